@@ -28,8 +28,8 @@ from benchmarks.corpus import documents
 from tokenmill import _core, train_vocab
 from tokenmill.corpus.reader import Batch, Shard, find_shards, read_batches
 from tokenmill.counts.counter import Counter
-from tokenmill.dataset.formats.parquet import read_tokens, write_tokens
-from tokenmill.dataset.tokens import id_type, rows, schema
+from tokenmill.formats.parquet import read_tokens, write_tokens
+from tokenmill.formats.tokens import id_type, rows, schema
 
 T = TypeVar("T")
 

@@ -31,11 +31,11 @@ from benchmarks.corpus import ROOT, SHARED
 from benchmarks.file_sets_one import WAYS, digest, flat_arrays, litdata_chunks
 from benchmarks.process import run_module
 from benchmarks.project import build_up_to_encode, change_params, encode_stage, sharded_project
-from tokenmill.dataset.formats.interface import Shape
-from tokenmill.dataset.formats.table import SET_FORMATS
-from tokenmill.dataset.order import Order
-from tokenmill.dataset.packing import pack
-from tokenmill.dataset.shuffle import buckets_of, gather, scatter
+from tokenmill.file_sets.order import Order
+from tokenmill.file_sets.packing import pack
+from tokenmill.file_sets.shuffle import buckets_of, gather, scatter
+from tokenmill.formats.interface import Shape
+from tokenmill.formats.table import SET_FORMATS
 from tokenmill.storage.atomic import flush
 
 PARTS = ("encode", "write", "arrange", "others")

@@ -19,9 +19,6 @@ import pyarrow as pa
 
 import tokenmill
 from benchmarks import record
-from tokenmill.dataset.formats.interface import Shape
-from tokenmill.dataset.formats.parquet import write_tokens
-from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.dataset.manifest import (
     Files,
     FileSet,
@@ -32,7 +29,10 @@ from tokenmill.dataset.manifest import (
     TableFile,
     write_manifest,
 )
-from tokenmill.dataset.tokens import schema
+from tokenmill.formats.interface import Shape
+from tokenmill.formats.parquet import write_tokens
+from tokenmill.formats.table import SET_FORMATS
+from tokenmill.formats.tokens import schema
 from tokenmill.reader.token_dataset import TokenDataset
 
 FORMATS = ("arrow", "megatron", "datatrove", "parquet")

@@ -11,14 +11,14 @@ import pyarrow as pa
 from tests.chat.made import a_conversation, canonical, encoder, tokenizer
 from tokenmill.config.params import Pack
 from tokenmill.corpus.reader import Batch
-from tokenmill.dataset.arrangement import Arrangement, SetFacts, Work
 from tokenmill.dataset.document_index import unit_index
-from tokenmill.dataset.formats.interface import Shape
-from tokenmill.dataset.formats.parquet import write_tokens
-from tokenmill.dataset.formats.table import SET_FORMATS
-from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import Files
-from tokenmill.dataset.tokens import id_type, rows, schema
+from tokenmill.file_sets.arrangement import Arrangement, SetFacts, Work
+from tokenmill.file_sets.items import EncodedUnit
+from tokenmill.formats.interface import Shape
+from tokenmill.formats.parquet import write_tokens
+from tokenmill.formats.table import SET_FORMATS
+from tokenmill.formats.tokens import id_type, rows, schema
 
 LENGTH = 512
 _BATCH = 7

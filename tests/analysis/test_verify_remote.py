@@ -14,7 +14,7 @@ from tests.conftest import Project, make_project
 from tests.registry import cli
 from tests.s3_server import SECRET, client, environment, moto
 from tokenmill.analysis.remote_dataset import RemoteDataset
-from tokenmill.dataset.manifest_checks import files_below
+from tokenmill.checks.manifest_checks import files_below
 from tokenmill.storage import objects
 from tokenmill.versioning.upload import upload
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from tests.conftest import Project, make_project
-from tests.dataset.formats.test_formats import OF_TEXTS
+from tests.formats.test_formats import OF_TEXTS
 from tests.registry import build
 from tokenmill import console
 from tokenmill.analysis.verify import Verdict, VerifyOptions, verify
-from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.dataset.manifest import FileSet, Manifest, SetPart, TableFile, read_manifest, write_manifest
+from tokenmill.formats.table import SET_FORMATS
 from tokenmill.storage.atomic import sha256_file
 
 N_CHANGES = 240
@@ -134,7 +134,7 @@ def fresh(tokens: Path, files: list[TableFile]) -> list[TableFile]:
 
 
 def shape_of(manifest: Manifest) -> Any:
-    from tests.dataset.test_file_sets import shape
+    from tests.file_sets.test_file_sets import shape
 
     return shape(manifest)
 

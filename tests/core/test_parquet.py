@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenmill._core import ParquetRows, interrupt
-from tokenmill.dataset.tokens import list_of
+from tokenmill.formats.tokens import list_of
 
 PAGE_VALUES = 1 << 18
 TYPES = {

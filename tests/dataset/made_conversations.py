@@ -13,12 +13,7 @@ from tests.tokenizer.test_tokenizer import TOKENIZER
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.config.params import Pack, Shuffle
 from tokenmill.corpus.reader import Batch
-from tokenmill.dataset.arrangement import ArrangedSet, Arrangement, SetFacts, Work, n_tokens_of
 from tokenmill.dataset.document_index import unit_index
-from tokenmill.dataset.formats.interface import Shape
-from tokenmill.dataset.formats.parquet import write_tokens
-from tokenmill.dataset.formats.table import SET_FORMATS
-from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import (
     ChatEntry,
     Files,
@@ -31,8 +26,13 @@ from tokenmill.dataset.manifest import (
     SetPart,
     TableFile,
 )
-from tokenmill.dataset.tokens import id_type, rows, schema
 from tokenmill.errors import ChatError
+from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, SetFacts, Work, n_tokens_of
+from tokenmill.file_sets.items import EncodedUnit
+from tokenmill.formats.interface import Shape
+from tokenmill.formats.parquet import write_tokens
+from tokenmill.formats.table import SET_FORMATS
+from tokenmill.formats.tokens import id_type, rows, schema
 
 BATCH = 3  # conversations, so that a unit has several record batches
 

@@ -11,8 +11,8 @@ import pytest
 from tests.dataset.made_conversations import Conversation, manifest_of, write_unit
 from tests.dataset.test_earlier import MADE
 from tests.tokenizer.test_tokenizer import TOKENIZER
+from tokenmill.checks.manifest_checks import wrong_digest, wrong_in_itself
 from tokenmill.dataset.document_index import read_unit_index
-from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import (
     Manifest,
     TableFile,
@@ -21,7 +21,6 @@ from tokenmill.dataset.manifest import (
     read_manifest_file,
     write_manifest,
 )
-from tokenmill.dataset.manifest_checks import wrong_digest, wrong_in_itself
 from tokenmill.dataset.tables import (
     DOCUMENTS_FILE,
     UNIT_COUNTS_FILE,
@@ -33,6 +32,7 @@ from tokenmill.dataset.tables import (
 )
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, take_over
+from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.storage.unit_store import UnitStore
 
 UNITS = [

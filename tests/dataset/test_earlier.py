@@ -13,9 +13,9 @@ from tests.conftest import Project, make_project
 from tests.registry import cli
 from tokenmill import Tokenizer
 from tokenmill.analysis.locate import locate_id, locate_token
-from tokenmill.dataset.formats.parquet import read_tokens
+from tokenmill.checks.manifest_checks import files_below
 from tokenmill.dataset.manifest import read_manifest, read_manifest_file
-from tokenmill.dataset.manifest_checks import files_below
+from tokenmill.formats.parquet import read_tokens
 from tokenmill.storage.atomic import sha256_file
 from tokenmill.versioning.upload import upload
 

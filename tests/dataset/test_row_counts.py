@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tokenmill.dataset.formats.parquet import check_counts, write_tokens
-from tokenmill.dataset.tokens import schema
 from tokenmill.errors import ValidationError
+from tokenmill.formats.parquet import check_counts, write_tokens
+from tokenmill.formats.tokens import schema
 from tokenmill.reader.open_parts import ParquetParts, Place
 
 N_IDS = 100_000_000

@@ -186,7 +186,7 @@ def test_code_changed_in_a_room_that_decides_bytes_redoes_the_units_of_its_stage
     no_units = ("storage/atomic.py", "report/measures.py", "pipeline/unit_runner.py")
     for paths, stages in {
         ("pretokenizers/patterns.py",): {"count", "encode", "validate"},
-        ("dataset/tokens.py",): {"encode", "validate"},
+        ("formats/tokens.py",): {"encode", "validate"},
         ("stages/validate.py",): {"validate"},
         no_units: set(),
     }.items():

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import Project
-from tests.dataset.test_mixture import weigh
+from tests.file_sets.test_mixture import weigh
 from tokenmill.config.params import load_params
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import CorpusError, SpecialTokenError

@@ -8,10 +8,6 @@ from typing import Any
 import pyarrow as pa
 
 from tokenmill.config.params import Pack, Shuffle
-from tokenmill.dataset.formats.index import INDEX_FORMAT, ITEMS
-from tokenmill.dataset.formats.interface import Format, Shape
-from tokenmill.dataset.formats.parquet import write_tokens
-from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.dataset.manifest import (
     Files,
     FileSet,
@@ -23,7 +19,11 @@ from tokenmill.dataset.manifest import (
     TableFile,
     write_manifest,
 )
-from tokenmill.dataset.tokens import id_type, schema
+from tokenmill.formats.index import INDEX_FORMAT, ITEMS
+from tokenmill.formats.interface import Format, Shape
+from tokenmill.formats.parquet import write_tokens
+from tokenmill.formats.table import SET_FORMATS
+from tokenmill.formats.tokens import id_type, schema
 
 Items = Sequence[Sequence[int]]
 Parts = Sequence[Items]

@@ -24,8 +24,8 @@ from tests.reader.made_dataset import (
     write_set,
 )
 from tokenmill.config.params import Pack, Shuffle
-from tokenmill.dataset.order import Order, order_key
 from tokenmill.errors import ParamsError, StorageError, ValidationError
+from tokenmill.file_sets.order import Order, order_key
 from tokenmill.reader.boundaries import cu_seqlens, labels, positions
 from tokenmill.reader.token_dataset import TokenDataset
 

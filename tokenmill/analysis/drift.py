@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from tokenmill.artifacts.model_card import Card
 from tokenmill.config.params import Refresh
 from tokenmill.corpus.scripts import characters_by_script
-from tokenmill.dataset.formats.parquet import read_tokens
 from tokenmill.dataset.manifest import Manifest, OutputShard
+from tokenmill.formats.parquet import read_tokens
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tokenmill.checks.manifest_checks import wrong_inputs, wrong_sources
 from tokenmill.config.params import load_params
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.sources import find_documents
 from tokenmill.corpus.units import Unit
+from tokenmill.dataset.input_files import inputs_of, parts_of, units_of
 from tokenmill.dataset.manifest import InputRows, Manifest
-from tokenmill.dataset.manifest_checks import wrong_inputs, wrong_sources
-from tokenmill.dataset.sources import inputs_of, parts_of, units_of
 from tokenmill.errors import CorpusError, ParamsError, ValidationError
 from tokenmill.layout import PARAMS_FILE
 

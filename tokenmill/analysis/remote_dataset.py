@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
-from tokenmill.dataset.manifest_checks import wrong_file
+from tokenmill.checks.manifest_checks import wrong_file
 from tokenmill.errors import TokenizerError
 from tokenmill.storage import anywhere
 from tokenmill.versioning.stored import (

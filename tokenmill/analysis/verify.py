@@ -14,27 +14,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tokenmill.analysis.beside import beside, check_is_dataset, tokenizer_of
-from tokenmill.analysis.dropped_checks import list_of_dropped, not_in_list, still_there, wrong_dropped
 from tokenmill.analysis.input_checks import check_inputs
 from tokenmill.analysis.remote_dataset import RemoteDataset
 from tokenmill.artifacts.golden import sample_engines
 from tokenmill.chat.encoder import ChatEncoder
-from tokenmill.config.params import Source, load_params
-from tokenmill.console import Progress, progress
-from tokenmill.corpus.drop import DropList, DroppedDocument, drop_list
-from tokenmill.corpus.dropped import DROPPED_FILE, FindDropped, find_rows, read_dropped, write_dropped
-from tokenmill.corpus.limits import UNBOUNDED
-from tokenmill.corpus.quarantine import QUARANTINE_FILE
-from tokenmill.corpus.units import Unit
-from tokenmill.dataset.arrangement import SetFacts, Work
-from tokenmill.dataset.checks import Judge
-from tokenmill.dataset.document_index import read_index
-from tokenmill.dataset.file_check import FileFacts, check_file, documents_of
-from tokenmill.dataset.file_sets import documents_shape
-from tokenmill.dataset.groups import GroupKeys, Groups, KnownGroups
-from tokenmill.dataset.items import EncodedUnit
-from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, TableFile, read_manifest
-from tokenmill.dataset.manifest_checks import (
+from tokenmill.checks.dropped_checks import list_of_dropped, not_in_list, still_there, wrong_dropped
+from tokenmill.checks.file_checks import FileFacts, check_file, documents_of
+from tokenmill.checks.manifest_checks import (
     files_below,
     misplaced,
     unnamed_tables,
@@ -47,9 +33,23 @@ from tokenmill.dataset.manifest_checks import (
     wrong_table_files,
     wrong_with_tokenizer,
 )
-from tokenmill.dataset.set_checks import wrong_sets
+from tokenmill.checks.row_checks import Judge
+from tokenmill.checks.set_checks import wrong_sets
+from tokenmill.config.params import Source, load_params
+from tokenmill.console import Progress, progress
+from tokenmill.corpus.drop import DropList, DroppedDocument, drop_list
+from tokenmill.corpus.dropped import DROPPED_FILE, FindDropped, find_rows, read_dropped, write_dropped
+from tokenmill.corpus.limits import UNBOUNDED
+from tokenmill.corpus.quarantine import QUARANTINE_FILE
+from tokenmill.corpus.units import Unit
+from tokenmill.dataset.document_index import read_index
+from tokenmill.dataset.groups import GroupKeys, Groups, KnownGroups
+from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, TableFile, read_manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_INDEX_FILE, Part, has_column, write_tables, wrong_tables
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, ValidationError
+from tokenmill.file_sets.arrangement import SetFacts, Work
+from tokenmill.file_sets.items import EncodedUnit
+from tokenmill.file_sets.planned import documents_shape
 from tokenmill.layout import PARAMS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY
 from tokenmill.storage.atomic import read
 from tokenmill.tokenizer.tokenizer import Tokenizer

@@ -1,1 +1,1 @@
-"""The files of a token dataset and their manifest."""
+"""The manifest of a token dataset, its tables, and its document index."""

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from tokenmill.corpus.dropped import Starts
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.text_digests import text_digests, text_keys
-from tokenmill.dataset.formats.batches import even_batches
 from tokenmill.dataset.groups import Groups
 from tokenmill.dataset.splits import split_of
 from tokenmill.errors import ValidationError
+from tokenmill.formats.batches import even_batches
 from tokenmill.storage.atomic import naming
 from tokenmill.storage.checked_parquet import read_table
 

@@ -15,7 +15,6 @@ from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped, reasons_of, wri
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, LeftOut, left_out, read_quarantine, write_left
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import read_index, unit_of_index
-from tokenmill.dataset.formats.parquet import read_tokens
 from tokenmill.dataset.manifest import (
     DOCUMENTS_FOLDER,
     MANIFEST_FILE,
@@ -27,6 +26,7 @@ from tokenmill.dataset.manifest import (
 from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.errors import ValidationError
+from tokenmill.formats.parquet import read_tokens
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.quantities import size
 from tokenmill.storage.atomic import md5_file, sha256_file

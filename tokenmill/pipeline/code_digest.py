@@ -22,12 +22,13 @@ canonical JSON is written."""
 _PACKAGE = Path(__file__).parent.parent
 _SUFFIXES = (".py", ".jinja")
 _DOCUMENTS = ("corpus", "pretokenizers", "counts")
+_DATASETS = (*_DOCUMENTS, "tokenizer", "artifacts", "chat", "formats", "dataset", "file_sets")
 
 ROOMS = {
     "count": _DOCUMENTS,
     "train-vocab": (*_DOCUMENTS, "tokenizer", "training", "artifacts"),
-    "encode": (*_DOCUMENTS, "tokenizer", "artifacts", "chat", "dataset"),
-    "validate": (*_DOCUMENTS, "tokenizer", "artifacts", "chat", "dataset"),
+    "encode": _DATASETS,
+    "validate": (*_DATASETS, "checks"),
 }
 """The rooms that decide the bytes of each stage's outputs, beside the stage's own module. dvc.yaml names the same rooms."""
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import NamedTuple
 
+from tokenmill.checks.row_checks import n_sampled
 from tokenmill.config.params import Params
 from tokenmill.corpus.limits import BATCH_BYTES
 from tokenmill.corpus.shards import Shard
-from tokenmill.dataset.checks import n_sampled
 from tokenmill.layout import STAGES
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.sampling import Distinct, Sample, Stratum

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.checks.row_checks import Judge, check_span
+from tokenmill.checks.spans import aligned
 from tokenmill.config.params import Params, Source
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.drop import DropList
@@ -23,13 +25,11 @@ from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.units import source_name
 from tokenmill.counts.counter import Counter
 from tokenmill.counts.table import merge, write_batches
-from tokenmill.dataset.checks import Judge, check_span
 from tokenmill.dataset.document_index import unit_index
-from tokenmill.dataset.formats.parquet import read_tokens, write_tokens
-from tokenmill.dataset.spans import aligned
 from tokenmill.dataset.token_counts import TokenCounts
-from tokenmill.dataset.tokens import id_type, rows, schema
 from tokenmill.errors import ChatError, CorpusError, DamagedError, SpecialTokenError
+from tokenmill.formats.parquet import read_tokens, write_tokens
+from tokenmill.formats.tokens import id_type, rows, schema
 from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import Goal, learn

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tokenmill.config.params import Encode, FormatName, Pack
 from tokenmill.config.sources import EPOCHS_MAX, DocumentSource
 from tokenmill.corpus.shards import Shard
-from tokenmill.dataset.formats.table import SET_FORMATS
+from tokenmill.formats.table import SET_FORMATS
 from tokenmill.pipeline.estimate import Known, Range, exactly
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.sampling import Sample

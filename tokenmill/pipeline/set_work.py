@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from tokenmill.corpus.units import Unit
-from tokenmill.dataset.arrangement import SetFacts, Work
+from tokenmill.file_sets.arrangement import SetFacts, Work
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.unit_runner import UnitRunner
 from tokenmill.pipeline.unit_work import Job

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tokenmill.analysis.dropped_checks import Dropped, list_of_dropped
 from tokenmill.artifacts.golden import GOLDEN_FILE
+from tokenmill.checks.dropped_checks import Dropped, list_of_dropped
 from tokenmill.config.params import Params
 from tokenmill.corpus.drop import DropList, drop_list
 from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped

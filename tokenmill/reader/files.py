@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
-from tokenmill.dataset.formats.index import INDEX_FORMAT
-from tokenmill.dataset.formats.interface import Format, Shape
-from tokenmill.dataset.formats.table import SET_FORMATS
+from tokenmill.checks.manifest_checks import raise_first, wrong_names
 from tokenmill.dataset.manifest import MANIFEST_FILE, Files, FileSet, Manifest, read_manifest
-from tokenmill.dataset.manifest_checks import raise_first, wrong_names
-from tokenmill.dataset.tokens import id_type
 from tokenmill.errors import ParamsError, ValidationError, did_you_mean
+from tokenmill.formats.index import INDEX_FORMAT
+from tokenmill.formats.interface import Format, Shape
+from tokenmill.formats.table import SET_FORMATS
+from tokenmill.formats.tokens import id_type
 from tokenmill.reader.open_parts import FlatParts, ParquetParts, Parts, Place
 
 READ_FORMATS = ("arrow", "megatron", "datatrove", "olmo", "nanogpt", "parquet")

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokenmill.dataset.formats.interface import Flat, Shape
-from tokenmill.dataset.formats.parquet import check_counts
-from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.errors import ValidationError
+from tokenmill.formats.interface import Flat, Shape
+from tokenmill.formats.parquet import check_counts
+from tokenmill.formats.table import SET_FORMATS
 from tokenmill.storage.checked_parquet import parquet_file
 
 Ids = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]

@@ -8,8 +8,8 @@ from typing import overload
 import numpy as np
 
 from tokenmill.dataset.manifest import Manifest
-from tokenmill.dataset.order import Order, order_key
 from tokenmill.errors import ParamsError
+from tokenmill.file_sets.order import Order, order_key
 from tokenmill.reader.blocks import Blocks, Longs, Starts
 from tokenmill.reader.boundaries import Labels, labels
 from tokenmill.reader.files import DatasetFiles, find_files

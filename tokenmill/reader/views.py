@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenmill.dataset.formats.index import INDEX_FORMAT, PIECES
-from tokenmill.dataset.formats.interface import Shape
 from tokenmill.errors import ValidationError
+from tokenmill.formats.index import INDEX_FORMAT, PIECES
+from tokenmill.formats.interface import Shape
 from tokenmill.reader.blocks import Blocks, Longs, Starts, joined
 from tokenmill.reader.boundaries import NO_LABEL, Labels, labels
 from tokenmill.reader.open_parts import Ids, Mask, Place

@@ -37,15 +37,15 @@ from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.units import Unit
 from tokenmill.counts.table import most_frequent
 from tokenmill.dataset.document_index import unit_index
-from tokenmill.dataset.file_sets import documents_shape, shape_of
-from tokenmill.dataset.formats.parquet import write_tokens
 from tokenmill.dataset.groups import GroupKeys
 from tokenmill.dataset.manifest import ChatEntry, Manifest
 from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
-from tokenmill.dataset.tokens import id_type, rows, schema
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, take_over
 from tokenmill.errors import ChatError, CorpusError, CountsError, ParamsError, SpecialTokenError
+from tokenmill.file_sets.planned import documents_shape, shape_of
+from tokenmill.formats.parquet import write_tokens
+from tokenmill.formats.tokens import id_type, rows, schema
 from tokenmill.layout import (
     COUNTS_FILE,
     QUARANTINE_DIRECTORY,

@@ -12,9 +12,9 @@ from tokenmill.chat.shipped import templates_of
 from tokenmill.config.params import Chat, Pack, StopToken
 from tokenmill.console import say
 from tokenmill.dataset.document_index import read_unit_index
-from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import ChatEntry
 from tokenmill.errors import CorpusError, ParamsError
+from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.layout import TOKENIZER_DIRECTORY
 from tokenmill.tokenizer.chat_files import DEFAULT, TOOL_USE, special_names
 from tokenmill.tokenizer.tokenizer import Tokenizer

@@ -17,8 +17,6 @@ from tokenmill.config.sources import EPOCHS_MAX, DocumentSource
 from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, check_limit, write_quarantine
 from tokenmill.corpus.units import Unit, source_name
-from tokenmill.dataset.file_sets import documents_shape
-from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import (
     ChatEntry,
     Files,
@@ -33,11 +31,13 @@ from tokenmill.dataset.manifest import (
     tokens_digest,
     write_manifest,
 )
-from tokenmill.dataset.mixture import epochs_of
 from tokenmill.dataset.tables import UNIT_INDEX_FILE, Part, write_tables
-from tokenmill.dataset.tokens import id_type
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, output_shard
 from tokenmill.errors import ParamsError
+from tokenmill.file_sets.items import EncodedUnit
+from tokenmill.file_sets.mixture import epochs_of
+from tokenmill.file_sets.planned import documents_shape
+from tokenmill.formats.tokens import id_type
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.unit_runner import UnitRunner
 from tokenmill.special_tokens import listed

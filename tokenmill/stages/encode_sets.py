@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from tokenmill.config.params import Encode, FormatName
 from tokenmill.console import say
-from tokenmill.dataset.arrangement import ArrangedSet, Arrangement, Items, SetFacts, Work, n_tokens_of
-from tokenmill.dataset.formats.interface import Format, Shape
-from tokenmill.dataset.formats.table import SET_FORMATS
-from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import Files, FileSet, MixedSource, SetPart, TableFile
-from tokenmill.dataset.mixture import blends_of
 from tokenmill.errors import ParamsError
+from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, Items, SetFacts, Work, n_tokens_of
+from tokenmill.file_sets.items import EncodedUnit
+from tokenmill.file_sets.mixture import blends_of
+from tokenmill.formats.interface import Format, Shape
+from tokenmill.formats.table import SET_FORMATS
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.set_work import finisher

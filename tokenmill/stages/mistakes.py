@@ -20,12 +20,12 @@ from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.sources import find_documents, reads_objects
 from tokenmill.corpus.units import refuse_clashes, source_name
 from tokenmill.counts.spill import SCHEMA
-from tokenmill.dataset.arrangement import one_file_stem
-from tokenmill.dataset.file_sets import documents_shape, shape_of
-from tokenmill.dataset.formats.interface import Shape
-from tokenmill.dataset.formats.table import SET_FORMATS
-from tokenmill.dataset.tokens import id_type
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
+from tokenmill.file_sets.arrangement import one_file_stem
+from tokenmill.file_sets.planned import documents_shape, shape_of
+from tokenmill.formats.interface import Shape
+from tokenmill.formats.table import SET_FORMATS
+from tokenmill.formats.tokens import id_type
 from tokenmill.layout import PARAMS_FILE, STAGES, TOKENIZER_DIRECTORY
 from tokenmill.pipeline.build import Build, under_dvc
 from tokenmill.pipeline.dvc_sight import refuse_unseen

@@ -17,8 +17,8 @@ from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.sources import reads_objects
 from tokenmill.counts.spill import open_parquet
 from tokenmill.dataset.manifest import read_manifest
-from tokenmill.dataset.tokens import id_type
 from tokenmill.errors import CountsError, TokenmillError, ValidationError
+from tokenmill.formats.tokens import id_type
 from tokenmill.layout import COUNTS_FILE, SCRATCH_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.pipeline.estimate import CONFIDENCE, Known, Range, StageWork, estimate
 from tokenmill.pipeline.memory import divide

@@ -8,19 +8,8 @@ from pathlib import Path
 
 from tokenmill.artifacts.golden import check_golden, checked_tokenizer, sample_engines
 from tokenmill.chat.encoder import ChatEncoder
-from tokenmill.config.params import Source, Validate
-from tokenmill.console import progress
-from tokenmill.corpus.drop import DropList
-from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
-from tokenmill.corpus.limits import Limits
-from tokenmill.corpus.units import Unit, source_name
-from tokenmill.dataset.checks import Judge, n_sampled
-from tokenmill.dataset.file_check import FileFacts, check_file, check_sums, documents_of
-from tokenmill.dataset.file_sets import documents_shape
-from tokenmill.dataset.groups import GroupKeys
-from tokenmill.dataset.items import EncodedUnit
-from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, read_manifest
-from tokenmill.dataset.manifest_checks import (
+from tokenmill.checks.file_checks import FileFacts, check_file, check_sums, documents_of
+from tokenmill.checks.manifest_checks import (
     files_below,
     misplaced,
     raise_first,
@@ -32,8 +21,19 @@ from tokenmill.dataset.manifest_checks import (
     wrong_sources,
     wrong_with_tokenizer,
 )
+from tokenmill.checks.row_checks import Judge, n_sampled
+from tokenmill.config.params import Source, Validate
+from tokenmill.console import progress
+from tokenmill.corpus.drop import DropList
+from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.units import Unit, source_name
+from tokenmill.dataset.groups import GroupKeys
+from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, read_manifest
 from tokenmill.dataset.tables import UNIT_INDEX_FILE, Part, write_tables, wrong_tables
 from tokenmill.errors import ValidationError
+from tokenmill.file_sets.items import EncodedUnit
+from tokenmill.file_sets.planned import documents_shape
 from tokenmill.layout import (
     REPORT_FILE,
     SCRATCH_DIRECTORY,
@@ -211,7 +211,7 @@ def _check_sets(
     """Checks that the file sets hold the documents that were checked, as their parameters say. Raises ValidationError."""
     if manifest.files is None and not manifest.sets:
         return
-    from tokenmill.dataset.set_checks import wrong_sets
+    from tokenmill.checks.set_checks import wrong_sets
 
     finish, is_done = finisher("validate", runner, run_units)
     entries = dict(manifest.outputs())

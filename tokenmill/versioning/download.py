@@ -3,9 +3,9 @@
 from pathlib import Path, PurePosixPath
 from threading import Event
 
+from tokenmill.checks.manifest_checks import wrong_file
 from tokenmill.console import progress
 from tokenmill.dataset.manifest import Manifest
-from tokenmill.dataset.manifest_checks import wrong_file
 from tokenmill.errors import ValidationError
 from tokenmill.storage import anywhere
 from tokenmill.storage.atomic import flush, write_atomic, write_directory

@@ -12,9 +12,9 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from tokenmill.checks.manifest_checks import raise_first, wrong_digest, wrong_names
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, parse_manifest
-from tokenmill.dataset.manifest_checks import raise_first, wrong_digest, wrong_names
 from tokenmill.errors import CorpusError, PassingError, ValidationError
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.storage import anywhere

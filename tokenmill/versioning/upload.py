@@ -9,9 +9,9 @@ from pathlib import Path
 from threading import Event, Semaphore
 from typing import Literal
 
+from tokenmill.checks.manifest_checks import wrong_file
 from tokenmill.console import progress
 from tokenmill.dataset.manifest import MANIFEST_FILE, parse_manifest, read_manifest
-from tokenmill.dataset.manifest_checks import wrong_file
 from tokenmill.errors import CorpusError, PassingError, StorageError, ValidationError, VersionsError
 from tokenmill.layout import DVC_LOCK_FILE, TOKENS_DIRECTORY, UPLOADS_FILE
 from tokenmill.storage import anywhere

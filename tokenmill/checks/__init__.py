@@ -1,0 +1,1 @@
+"""The checks of a token dataset against its manifest, its tokenizer and its documents."""

@@ -1,0 +1,64 @@
+"""Checks that the rows of conversations match their messages: ids, loss masks, texts and digests."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.checks.spans import Span, all_equal, same_ids
+from tokenmill.corpus.text_digests import text_digests
+from tokenmill.errors import ChatError, ValidationError
+
+
+def check_mask(span: Span) -> None:
+    """Checks that each row has a mask as long as its ids, of 0 and 1. Raises ValidationError with the first wrong row."""
+    mask = span.tokens["loss_mask"]
+    lengths = pc.list_value_length(span.tokens["input_ids"])
+    all_equal(span, pc.list_value_length(mask), lengths, "length of loss_mask")
+    values = mask.flatten()
+    if len(values) and (pc.max(values).as_py() > 1 or pc.min(values).as_py() < 0):
+        i, found = next((i, one) for i, one in enumerate(_lists(mask)) if not set(one) <= {0, 1})
+        wrong = next(one for one in found if one not in (0, 1))
+        raise ValidationError(f"{span.shard}: row {span.row(i)}: loss_mask: expected 0 or 1; found {wrong}.")
+
+
+def check_conversations(span: Span, chat: ChatEncoder) -> Span:
+    """Encodes each conversation again and compares ids, mask and digest. Returns the span with the rendered texts and the counts of
+    answers. Raises ValidationError with the first wrong row."""
+    messages, tokens = span.documents.messages, span.tokens
+    if messages is None:
+        raise ValidationError(
+            f"{span.shard}: row {span.row(0)}: the dataset holds conversations; the input file was read as texts."
+        )
+    try:
+        expected = chat.encode_batch(messages)
+    except ChatError as error:
+        row = span.row(error.index)
+        raise ValidationError(f"{span.shard}: row {row}: the conversation cannot be encoded: {error}") from None
+    if not tokens["input_ids"].equals(_as_in(tokens, expected.input_ids, "input_ids")):
+        for i, (found, right) in enumerate(zip(_lists(tokens["input_ids"]), _lists(expected.input_ids), strict=True)):
+            same_ids(span, i, found, right, "those of encoding the conversation again")
+    if not tokens["loss_mask"].equals(_as_in(tokens, expected.loss_mask, "loss_mask")):
+        for i, (found, right) in enumerate(zip(_lists(tokens["loss_mask"]), _lists(expected.loss_mask), strict=True)):
+            if found != right:
+                at = next((k for k, (a, b) in enumerate(zip(found, right, strict=False)) if a != b), len(right))
+                raise ValidationError(
+                    f"{span.shard}: row {span.row(i)}: loss_mask from token {at} on: found {found[at : at + 5]}, expected "
+                    f"{right[at : at + 5]}."
+                )
+    all_equal(span, tokens["sha256"].cast(pa.binary()), text_digests(messages).cast(pa.binary()), "sha256")
+    return replace(span, documents=replace(span.documents, texts=expected.texts), answers=expected.counts)
+
+
+def _as_in(tokens: pa.RecordBatch, lists: pa.LargeListArray, name: str) -> pa.ListArray | None:
+    """Casts the lists to the type of a column; None if a value does not fit."""
+    try:
+        return lists.cast(tokens.schema.field(name).type)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _lists(lists: pa.ListArray) -> Iterator[list[int]]:
+    return (one.as_py() for one in lists)

@@ -1,0 +1,221 @@
+"""Checks one file of a token dataset against its documents, and derives its part of the tables again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.chat.answers import AnswerCounts, added
+from tokenmill.checks.row_checks import Judge, check_sample, check_span
+from tokenmill.checks.spans import aligned
+from tokenmill.config.params import Source
+from tokenmill.console import Advance
+from tokenmill.corpus.dropped import FindDropped, piece_dropped, write_unit_dropped
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.quarantine import Documents, piece_bad
+from tokenmill.corpus.reader import Batch, read_batches
+from tokenmill.corpus.units import Unit
+from tokenmill.dataset.document_index import trained, unit_index
+from tokenmill.dataset.groups import Groups
+from tokenmill.dataset.manifest import MANIFEST_FILE, OutputShard
+from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
+from tokenmill.dataset.token_counts import TokenCounts
+from tokenmill.errors import DamagedError, TokenizerError, ValidationError
+from tokenmill.formats.parquet import check_counts, read_tokens
+from tokenmill.formats.tokens import id_type, schema
+from tokenmill.quantities import size
+from tokenmill.storage.checked_parquet import parquet_file
+
+_END = 2**31 - 1
+"""The end of a slice. pyarrow 26 fails without one, for some numbers of values."""
+
+
+class FileFacts(msgspec.Struct, frozen=True):
+    """The sums of a correct file. `n_sampled`: documents compared with other engines. `n_trained`: trained tokens; None for texts.
+    `answers`: counts of answers; None unless conversations were encoded again."""
+
+    n_documents: int
+    n_tokens: int
+    text_bytes: int
+    n_sampled: int
+    piece_bad: list[int | None]
+    piece_dropped: list[int]
+    n_trained: int | None = None
+    answers: AnswerCounts | None = None
+
+    @property
+    def n_left_out(self) -> int:
+        """The number of documents and pieces in the quarantine."""
+        return sum(1 if n_bad is None else n_bad for n_bad in self.piece_bad)
+
+    def __str__(self) -> str:
+        return f"{self.n_documents:,} documents, {size(self.text_bytes)} of text, {self.n_tokens:,} tokens are right"
+
+
+def check_file(
+    entry: OutputShard,
+    tokens: Path,
+    documents: "Documents | None",
+    judge: Judge,
+    sample: set[int],
+    advance: Advance,
+    folder: Path,
+    groups: Groups | None,
+) -> FileFacts:
+    """Checks a file of the dataset, and gives its sums. Derives its document index, token counts and dropped documents again, and
+    writes them to `folder`.
+
+    `entry`: the manifest's entry. `tokens`: the file. `documents`: those that it must hold (see `documents_of`); None: only what
+    the tokens say can be checked: the digests of conversations are then those in the file, and the index says 0 for the number of
+    their messages. `groups`: the documents' groups, for their index. Raises ValidationError for the first thing that is wrong, and
+    CorpusError.
+    """
+    has_names, has_mask = _check_schema(entry, tokens, judge)
+    pairs = iter(documents) if documents is not None else _decoded(entry, tokens, judge)
+    counts = TokenCounts(judge.tokenizer.id_max)
+    n_documents = n_tokens = text_bytes = n_sampled = n_trained = 0
+    answers: list[AnswerCounts] = []
+    first_rows = [first_row for _, first_row in entry.pieces]
+    with unit_index(folder / UNIT_INDEX_FILE, first_rows, has_names, groups, has_mask) as add_to_index:
+        for span in aligned(pairs, [rows.name for rows in entry.rows], read_tokens(tokens)):
+            found = check_span(span, judge)
+            n_sampled += check_sample(span, judge, sample)
+            counts.add_counted(found.counts)
+            if found.answers is not None:
+                answers.append(found.answers)
+            add_to_index(span.piece, span.documents, span.tokens)
+            n_documents += span.tokens.num_rows
+            n_span_tokens = int(found.counts.sum())
+            n_tokens += n_span_tokens
+            text_bytes += pc.sum(span.tokens["n_bytes"]).as_py()
+            if has_mask:
+                n_trained += pc.sum(trained(span.tokens["loss_mask"])[0]).as_py()
+            advance(0, n_span_tokens)
+    counts.write(folder / UNIT_COUNTS_FILE)
+    known = [rows.n_bad for rows in entry.rows]
+    bad = known if documents is None else piece_bad(documents.unit, documents.left)
+    dropped = [rows.n_dropped for rows in entry.rows]
+    if documents is not None:
+        dropped = piece_dropped(len(entry.rows), documents.dropped)
+        write_unit_dropped(documents.dropped, folder)
+    trained_or_none = n_trained if has_mask else None
+    answers_or_none = added(answers) if answers else None
+    facts = FileFacts(n_documents, n_tokens, text_bytes, n_sampled, bad, dropped, trained_or_none, answers_or_none)
+    check_sums(entry, facts)
+    return facts
+
+
+def check_sums(entry: OutputShard, facts: FileFacts) -> None:
+    """Checks the sums of a file that the manifest states. Raises ValidationError."""
+    found = (facts.n_documents, facts.n_tokens, facts.text_bytes, facts.piece_bad, facts.piece_dropped)
+    left_out = ([rows.n_bad for rows in entry.rows], [rows.n_dropped for rows in entry.rows])
+    expected = (entry.n_documents, entry.n_tokens, entry.text_bytes, *left_out)
+    if found != expected:
+        raise ValidationError(
+            f"{MANIFEST_FILE}: {entry.name}: documents, tokens, bytes of text, bad and dropped documents: it says {expected}; "
+            f"found {found}. Run `tokenmill build --force`."
+        )
+    if facts.n_trained != entry.n_trained:
+        raise ValidationError(
+            f"{MANIFEST_FILE}: {entry.name}: n_trained: it says {entry.n_trained}; found {facts.n_trained}. "
+            "Run `tokenmill build --force`."
+        )
+    if None not in (facts.answers, entry.answers) and facts.answers != entry.answers:
+        raise ValidationError(
+            f"{MANIFEST_FILE}: {entry.name}: answers: it says {entry.answers}; found {facts.answers}. "
+            "Run `tokenmill build --force`."
+        )
+
+
+def documents_of(
+    unit: Unit, entry: OutputShard, source: Source, limits: Limits, advance: Advance, find: FindDropped
+) -> Documents:
+    """The documents that a file of the dataset must hold: those of the unit but for the ones that `find` finds.
+
+    Raises ValidationError if the manifest says that a shard is damaged which can be read."""
+    lost = [i for i, rows in enumerate(entry.rows) if rows.n_bad is None]
+    for i in lost:
+        piece = unit.pieces[i]
+        try:
+            for _ in read_batches(
+                piece.shard, *unit.source.columns, part=piece.part, on_bad=lambda bad: None, limits=limits
+            ):
+                pass
+        except DamagedError:
+            continue
+        raise ValidationError(
+            f"{MANIFEST_FILE}: {entry.name}: says that {piece.shard.name} is damaged; it can be read. "
+            "Run `tokenmill build --force`."
+        )
+    return Documents(unit.without(dict.fromkeys(lost, "")), source, limits, advance, find)
+
+
+def _check_schema(entry: OutputShard, tokens: Path, judge: Judge) -> tuple[bool, bool]:
+    """Returns whether documents have names, and whether they are conversations. Raises ValidationError if the columns, the width of
+    ids, or the numbers of rows or ids are not those of the file's entry."""
+    try:
+        with parquet_file(tokens) as file:
+            found = file.schema_arrow
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
+        raise ValidationError(
+            f"{tokens}: cannot be read: {str(error).rstrip('.')}. Delete the dataset and build it again."
+        ) from None
+    has_mask = entry.n_trained is not None
+    for has_names in (True, False):
+        if found.equals(schema(id_type(judge.tokenizer.id_max), has_names, has_mask)):
+            check_counts(tokens, entry.n_documents, entry.n_tokens)
+            return has_names, has_mask
+    rest = ", n_bytes, loss_mask and sha256" if has_mask else " and n_bytes"
+    raise ValidationError(
+        f"{tokens}: expected the columns id, input_ids (list of {id_type(judge.tokenizer.id_max)}){rest}; "
+        f"found {', '.join(f'{one.name} ({one.type})' for one in found)}. Delete the dataset and build it again."
+    )
+
+
+def _decoded(entry: OutputShard, tokens: Path, judge: Judge) -> Iterator[tuple[int, Batch]]:
+    """Rebuilds the documents from their tokens, each batch with the index of its piece. Texts are empty if the tokens do not decode
+    to them."""
+    ends: list[int] = []
+    for rows in entry.rows:
+        ends.append((ends[-1] if ends else 0) + rows.n_documents)
+    at = piece = 0
+    for batch in read_tokens(tokens):
+        while batch.num_rows:
+            while piece < len(ends) - 1 and at >= ends[piece]:
+                piece += 1
+            n_rows = batch.num_rows if piece == len(ends) - 1 else min(batch.num_rows, ends[piece] - at)
+            rows = batch.slice(0, n_rows)
+            first_row = entry.rows[piece].first_row + at - (ends[piece - 1] if piece else 0)
+            is_row = pa.types.is_integer(rows["id"].type)
+            yield (
+                piece,
+                Batch(
+                    first_row,
+                    _texts(rows["input_ids"], judge, entry.rows[piece].name, first_row),
+                    None if is_row else rows["id"].cast(pa.large_string()),
+                    positions=rows["id"] if is_row else None,
+                ),
+            )
+            batch, at = batch.slice(n_rows), at + n_rows
+
+
+def _texts(input_ids: pa.ListArray, judge: Judge, shard: str, first_row: int) -> pa.LargeStringArray:
+    if judge.tokenizer.model is None:
+        return pa.repeat(pa.scalar("", pa.large_string()), len(input_ids))
+    try:
+        found = judge.tokenizer.decode_batch(input_ids, threads=1)
+        begin, end = (len(judge.tokenizer.decode_bytes(ids)) for ids in (judge.begin, judge.end))
+        if begin or end:
+            found = pc.binary_slice(found.cast(pa.binary()), begin, -end or _END).cast(pa.large_binary())
+        return found.cast(pa.large_string())
+    except (TokenizerError, pa.ArrowInvalid):
+        for i, ids in enumerate(input_ids):
+            try:
+                judge.tokenizer.decode_bytes(ids.values[len(judge.begin) : len(ids) - len(judge.end)]).decode()
+            except (TokenizerError, UnicodeDecodeError) as found_error:
+                error = found_error
+                first_row += i
+                break
+        raise ValidationError(f"{shard}: row {first_row}: the ids do not decode to text: {error}") from None

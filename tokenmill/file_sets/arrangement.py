@@ -1,0 +1,344 @@
+"""Arranges the documents of a dataset into file sets: gives the items of each file in order, packed and shuffled as asked.
+
+Slow steps (packing, and putting items into buckets) are pieces of work with keys. A build keeps their results in the unit store, a
+check in a temporary folder.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.corpus.dropped import Starts
+from tokenmill.dataset.manifest import Files, MixedSource
+from tokenmill.file_sets.items import (
+    EncodedUnit,
+    Part,
+    answers_of_part,
+    index_of_part,
+    items_of_part,
+    pack_part,
+    read_segments,
+    tokens_of_sources,
+    write_segments,
+)
+from tokenmill.file_sets.order import Order
+from tokenmill.file_sets.packing import Segments
+from tokenmill.file_sets.planned import PlannedSet, plan_sets, shape_of
+from tokenmill.file_sets.shuffle import Buckets, buckets_of, gather, scatter
+from tokenmill.formats.index import INDEX_FORMAT
+from tokenmill.formats.interface import Format, Shape
+from tokenmill.storage.unit_store import unit_key
+
+_SEGMENTS_FILE = "segments.arrow"
+_BUCKETS_FILE = "buckets.arrow"
+
+_OF_NANOGPT = {"": "train", "validation": "val"}  # the file names that nanoGPT reads, by split
+
+Items = Callable[[], Iterator[pa.RecordBatch]]
+
+
+class SetFacts(msgspec.Struct, frozen=True):
+    """The numbers of items (documents or sequences) and tokens that a piece of work wrote. `packed`: the numbers of a Packing, by
+    field. `of_sources`: the tokens in the sequences, by source."""
+
+    n_items: int
+    n_tokens: int = 0
+    packed: dict[str, int] = {}
+    of_sources: dict[str, int] = {}
+
+    @property
+    def n_left_out(self) -> int:
+        """Always 0: file sets have no quarantine."""
+        return 0
+
+    def __str__(self) -> str:
+        return f"{self.n_items:,} items, {self.n_tokens:,} tokens"
+
+
+class Work(NamedTuple):
+    """A piece of work. `do`: makes its files in a folder. `key`: the digest of everything that decides their bytes."""
+
+    name: str
+    key: str
+    do: Callable[[Path], SetFacts]
+
+
+class Made(Protocol):
+    """The result of a piece of work."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its files."""
+        ...
+
+    @property
+    def facts(self) -> SetFacts:
+        """The numbers of what it wrote."""
+        ...
+
+
+Finish = Callable[[Sequence[Work]], Sequence[Made]]
+"""Runs pieces of work, or finds their earlier results. Returns the result of each."""
+
+
+class ArrangedFile(NamedTuple):
+    """A part of a set, written as one or a few files. `items`: gives its items in order. `key`: the digest of everything that
+    decides them."""
+
+    name: str
+    key: str
+    items: Items
+
+
+class ArrangedSet(NamedTuple):
+    """The files of one format for one split, source and epoch. `before`: work that Arrangement.prepare must run before any items
+    can be read."""
+
+    format: Format
+    split: str | None
+    source: str | None
+    epoch: int | None
+    files: Sequence[ArrangedFile]
+    before: Sequence[Work]
+
+    @property
+    def folder(self) -> str:
+        """Its folder, relative to the dataset's folder."""
+        epoch = None if self.epoch is None else f"epoch-{self.epoch}"
+        below = [] if self.format.one_file else [self.split, self.source, epoch]
+        return "/".join([self.format.name, *(one for one in below if one is not None)])
+
+    def stem(self, i: int) -> str:
+        """The name of file number `i`, without suffix."""
+        return one_file_stem(self.split, self.source, self.epoch) if self.format.one_file else f"part-{i:05}"
+
+
+def one_file_stem(split: str | None, source: str | None, epoch: int | None) -> str:
+    """The name of the one file of a set, without its suffix."""
+    name = _OF_NANOGPT.get(split or "", split)
+    return "-".join(one for one in (name, source, None if epoch is None else f"epoch-{epoch}") if one)
+
+
+class _Arranged(NamedTuple):
+    """A part of a set. `packing`: the file of its segments; None without packing. `n_items`: the number of its documents or
+    sequences. `of_sources`: the tokens in its sequences, by source."""
+
+    part: Part
+    key: str
+    packing: Path | None
+    n_items: int
+    of_sources: Mapping[str, int]
+
+    def segments(self) -> Segments | None:
+        return None if self.packing is None else read_segments(self.packing)
+
+
+class Arrangement:
+    """The file sets of one dataset.
+
+    `formats`: those of the sets. `documents`: the shape of documents. `finish`: runs the work that comes first. `decides`: further
+    values that decide the bytes, for the keys.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        formats: Sequence[Format],
+        documents: Shape,
+        finish: Finish,
+        threads: int,
+        decides: Mapping[str, Any],
+    ) -> None:
+        self.shape: Shape = shape_of(files, documents)
+        self.packed: dict[str, dict[str, int]] = {}
+        self.mixture: list[MixedSource] = []
+        self._buckets: dict[str, Path] = {}
+        self._files, self._formats, self._documents = files, formats, documents
+        self._finish, self._threads = finish, threads
+        self._decides: dict[str, Any] = {
+            **decides,
+            "shape": [str(self.shape.schema), documents.id_max, documents.tokenizer_digest],
+            "framing": [documents.begin_id, documents.end_id],
+            "pack": None if files.pack is None else files.pack.model_dump(),
+            "pad": files.pad_id,
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state that its pieces of work need in another process. `finish` stays behind."""
+        return {**self.__dict__, "_finish": None}
+
+    def sets(self, units: Sequence[EncodedUnit], tokens_digest: str) -> list[ArrangedSet]:
+        """All sets. Also fills `packed`, the packing's numbers by split, and `mixture`. `tokens_digest`: see
+        Manifest.tokens_digest."""
+        files = self._files
+        planned = plan_sets(units, files, self._id_bytes, self._threads)
+        arranged = self._packed_parts(planned)
+        self.mixture = [
+            entry if files.pack is None else entry.model_copy(update={"n_tokens": _in_sequences(parts, entry.source)})
+            for one, parts in zip(planned, arranged, strict=True)
+            for entry in one.mixture
+            if not one.epoch  # equal in each epoch
+        ]
+        has_index = files.pack is not None and files.pack.output == "index"
+        sets = []
+        for one, parts in zip(planned, arranged, strict=True):
+            for format in [*self._formats, *[INDEX_FORMAT] * has_index]:
+                once = has_index and not _is_index(format)  # documents in the order of the dataset, for all epochs
+                if once and one.epoch:
+                    continue
+                epoch = None if once else one.epoch
+                if files.shuffle is not None and not once:
+                    made, before = self._shuffled(format, one, parts, tokens_digest)
+                    sets.append(ArrangedSet(format, one.split, one.source, epoch, made, before))
+                else:
+                    sets.append(
+                        ArrangedSet(format, one.split, one.source, epoch, list(self._in_order(format, one, parts)), [])
+                    )
+        return sets
+
+    def prepare(self, sets: Sequence[ArrangedSet]) -> list[str]:
+        """Runs the work that these sets need before their items can be read. Returns the keys of the results, to delete them once
+        the sets are written."""
+        work = {one.key: one for some in sets for one in some.before}  # formats with equal files share it
+        for key, done in zip(work, self._finish(list(work.values())), strict=True):
+            self._buckets[key] = done.folder / _BUCKETS_FILE
+        return list(work)
+
+    @property
+    def _id_bytes(self) -> int:
+        return int(self._documents.ids.bit_width // 8)
+
+    def _packed_parts(self, planned: Sequence[PlannedSet]) -> list[list[_Arranged]]:
+        """The parts of each set with their keys and packings."""
+        parts = {id(part): part for one in planned for part in one.parts}
+        keys = {i: self._part_key(part) for i, part in parts.items()}
+        if self._files.pack is None:
+            return [
+                [_Arranged(part, keys[id(part)], None, part.n_documents, {}) for part in one.parts] for one in planned
+            ]
+        work = [
+            Work(
+                f"pack {part.choice.split or 'documents'} {n}",
+                unit_key(stage="pack", part=keys[i]),
+                partial(self._pack, part),
+            )
+            for n, (i, part) in enumerate(parts.items())
+        ]
+        done = dict(zip(parts, self._finish(work), strict=True))
+        for i, part in parts.items():
+            of_split = self.packed.setdefault(part.choice.split or "", {})
+            for name, n in done[i].facts.packed.items():
+                of_split[name] = of_split.get(name, 0) + n
+        made = {
+            i: _Arranged(
+                part, keys[i], done[i].folder / _SEGMENTS_FILE, done[i].facts.n_items, done[i].facts.of_sources
+            )
+            for i, part in parts.items()
+        }
+        return [[made[id(part)] for part in one.parts] for one in planned]
+
+    def _pack(self, part: Part, folder: Path) -> SetFacts:
+        assert self._files.pack is not None
+        pack = self._files.pack
+        packing = pack_part(part, pack.length, pack.mode, pack.long)
+        write_segments(packing.segments, folder / _SEGMENTS_FILE)
+        numbers = {name: int(n) for name, n in packing._asdict().items() if name != "segments"}
+        if self.shape.has_mask:
+            numbers |= answers_of_part(part, packing.segments)
+        n_tokens = int(packing.segments.n_tokens.sum())
+        return SetFacts(packing.n_sequences, n_tokens, numbers, tokens_of_sources(part, packing.segments))
+
+    def _part_key(self, part: Part) -> str:
+        content = [[unit.content, unit.source] for unit in part.units]
+        return unit_key(stage="part", units=content, choice=part.choice.as_key(part.units), **self._decides)
+
+    def _in_order(self, format: Format, one: PlannedSet, parts: Sequence[_Arranged]) -> Iterator[ArrangedFile]:
+        """The files of an unshuffled set: one for each part, or one for all."""
+        numbered = list(enumerate(parts))
+        for i, group in enumerate([numbered] if format.one_file and parts else [[part] for part in numbered]):
+            number = i if _is_index(format) else None
+            places = [_places(part) for _, part in group] if format.has_places else None
+            keys = [part.key for _, part in group]
+            key = unit_key(stage="write", format=format.name, number=number, parts=keys, places=places)
+            yield ArrangedFile(f"{format.name} {_folder(one)}{i}", key, partial(self._items, format, group))
+
+    def _items(self, format: Format, parts: Sequence[tuple[int, _Arranged]]) -> Iterator[pa.RecordBatch]:
+        for number, one in parts:
+            segments = one.segments()
+            if _is_index(format):
+                assert segments is not None
+                yield from index_of_part(number, segments)
+            else:
+                rows = segments if self.shape.length is not None else None
+                yield from items_of_part(one.part, rows, self.shape, self._documents, self._files.pad_id)
+
+    def _shuffled(
+        self, format: Format, one: PlannedSet, parts: Sequence[_Arranged], tokens_digest: str
+    ) -> tuple[list[ArrangedFile], list[Work]]:
+        """The files of a shuffled set, and the work that puts its items into buckets."""
+        assert self._files.shuffle is not None
+        n_items = sum(part.n_items for part in parts)
+        n_tokens = sum(part.part.n_tokens for part in parts)
+        if self.shape.length is not None and self._files.pad_id is not None:
+            n_tokens = n_items * self.shape.length
+        n_bytes = n_tokens * self._id_bytes
+        kind = "index" if _is_index(format) else "file" if format.one_file else "files"
+        buckets = buckets_of(n_items, n_bytes, n_bytes + 1 if format.one_file else self._files.file_bytes)
+        order = one.order(n_items, self._files.shuffle.seed, tokens_digest)
+        first, before = 0, []
+        for i, part in enumerate(parts):
+            decides = {
+                "part": part.key,
+                "places": _places(part),
+                "first": first,
+                "order": order.key.hex(),
+                "buckets": buckets,
+            }
+            key = unit_key(stage="shuffle", number=i if _is_index(format) else None, **decides)
+            do = partial(self._scatter, partial(self._items, format, [(i, part)]), first, order, buckets)
+            before.append(Work(f"shuffle {kind} {_folder(one)}{i}", key, do))
+            first += part.n_items
+        keys = [work.key for work in before]
+        files = []
+        for i in range(buckets.n_files if n_items else 0):
+            key = unit_key(stage="write shuffled", format=format.name, parts=keys, file=i)
+            files.append(
+                ArrangedFile(f"{format.name} {_folder(one)}{i}", key, partial(self._gathered, keys, i, buckets))
+            )
+        return files, before
+
+    def _gathered(self, keys: Sequence[str], i: int, buckets: Buckets) -> Iterator[pa.RecordBatch]:
+        return gather([self._buckets[key] for key in keys], i, buckets)
+
+    def _scatter(self, items: Items, first: int, order: Order, buckets: Buckets, folder: Path) -> SetFacts:
+        return SetFacts(scatter(items(), first, order, buckets, folder / _BUCKETS_FILE))
+
+
+def _is_index(format: Format) -> bool:
+    """Whether it is the index. Compares names, because a format from another process is a copy."""
+    return format.name == INDEX_FORMAT.name
+
+
+def _places(one: _Arranged) -> list[Starts]:
+    """The shards and first rows of a part's units, which can change while the tokens stay the same."""
+    return [unit.pieces for unit in one.part.units]
+
+
+def _in_sequences(parts: Sequence[_Arranged], source: str) -> int:
+    return sum(part.of_sources.get(source, 0) for part in parts)
+
+
+def _folder(one: PlannedSet) -> str:
+    return f"{one.name}/" if one.name else ""
+
+
+def n_tokens_of(items: pa.RecordBatch) -> int:
+    """The number of tokens in a batch of documents or sequences, or in the segments that an index lists."""
+    names = items.schema.names
+    lengths = pc.list_value_length(items["input_ids"]) if "input_ids" in names else items["n_tokens"].flatten()
+    return int(pc.sum(lengths).as_py() or 0)

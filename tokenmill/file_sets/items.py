@@ -1,0 +1,288 @@
+"""The items of a file set, read from encoded units: documents of one split, or sequences that are packed from them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.corpus.dropped import Starts
+from tokenmill.corpus.text_digests import text_keys
+from tokenmill.dataset.document_index import places_of, read_unit_index, split_keys
+from tokenmill.dataset.splits import repeats, split_of
+from tokenmill.file_sets.packing import Long, Mode, Packing, Segments, n_cut_answers, pack
+from tokenmill.file_sets.packing import part as sequences_between
+from tokenmill.file_sets.sequences import (
+    NO_LABEL,
+    labels,
+    position_ids,
+    seq_lengths,
+    sequences,
+    starts,
+    unlearned_starts,
+)
+from tokenmill.formats.index import ITEMS as INDEX_ITEMS
+from tokenmill.formats.interface import Shape
+from tokenmill.formats.parquet import read_ahead
+from tokenmill.storage.atomic import naming
+
+_INDEX_ROWS = 1 << 16
+_SEQUENCE_TOKENS = 1 << 22  # sequences are made in groups of about this many tokens
+
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class EncodedUnit:
+    """The tokens of one unit. `file`: the name of its file below the folder of documents. `tokens`, `index`: its Parquet file and
+    its document index. `pieces`: the shard and first row of each of its pieces. `content`: digests of both files; empty if no keys
+    are needed. `source`: the name of its source; "" without named sources."""
+
+    file: str
+    tokens: Path
+    index: Path
+    pieces: Starts
+    content: Sequence[str] = ()
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Says which documents a part of a file set has: those of `split` under the `shares` of all splits; all if it is None.
+
+    `epochs`: the passes over each named source in a mixture; 1 without an entry. `number`: the pass, from 0. Whole passes have all
+    documents, the last one may have a share."""
+
+    split: str | None
+    shares: Mapping[str, float]
+    epochs: Mapping[str, Fraction] = field(default_factory=dict)
+    number: int = 0
+
+    def of(self, unit: EncodedUnit, index: pa.Table) -> npt.NDArray[np.bool_]:
+        """Whether each document of a unit is chosen. `index`: columns of its document index: sha256, and group if there is one."""
+        chosen = np.ones(len(index), np.bool_)
+        if self.split is not None:
+            chosen = split_of(split_keys(index), self.shares) == list(self.shares).index(self.split)
+        epochs = self.epochs_of(unit)
+        if epochs < self.number + 1:
+            chosen &= repeats(text_keys(index["sha256"].combine_chunks()), epochs, unit.source) > self.number
+        return chosen
+
+    def epochs_of(self, unit: EncodedUnit) -> Fraction:
+        """The number of passes over the unit's source in the mixture."""
+        return self.epochs.get(unit.source, Fraction(1))
+
+    def as_key(self, units: Sequence[EncodedUnit]) -> list[Any]:
+        """The values that decide the choice among these units, for keys. All whole passes have the same."""
+        epochs = {unit.source: self.epochs_of(unit) for unit in units}
+        shares = [(source, str(one - self.number)) for source, one in epochs.items() if one < self.number + 1]
+        return [self.split, list(self.shares.items()), shares]
+
+
+class Part(NamedTuple):
+    """Consecutive units whose chosen documents make one part of a file set. `n_documents`, `n_tokens`: totals of the chosen
+    documents."""
+
+    units: Sequence[EncodedUnit]
+    choice: Choice
+    n_documents: int
+    n_tokens: int
+
+
+def chosen_lengths(units: Iterable[EncodedUnit], choice: Choice) -> Longs:
+    """The numbers of tokens of the chosen documents of these units, in order."""
+    found = [np.empty(0, np.int64)]
+    for unit in units:
+        index = read_unit_index(unit.index, ["n_tokens", "sha256", "group"])
+        found.append(index["n_tokens"].to_numpy()[choice.of(unit, index)])
+    return np.concatenate(found)
+
+
+def items_of_part(
+    part: Part, segments: Segments | None, shape: Shape, documents: Shape, pad_id: int | None
+) -> Iterator[pa.RecordBatch]:
+    """The items of a part in the order of the dataset: its documents, or its sequences if `segments` says what makes them.
+
+    `shape`, `documents`: the shapes of the items and of documents. `pad_id`: fills sequences up to their length; None: no padding.
+    """
+    if segments is None:
+        return _documents_of_part(part, documents)
+    return _sequences_of_part(part, segments, shape, documents, pad_id)
+
+
+def _documents_of_part(part: Part, shape: Shape) -> Iterator[pa.RecordBatch]:
+    read = -1
+    for i, batch in read_ahead([unit.tokens for unit in part.units]):
+        if i != read:
+            read, at, unit = i, 0, part.units[i]
+            index = read_unit_index(unit.index, ["piece", "row", "sha256", "group"])
+            is_chosen = part.choice.of(unit, index)
+            pieces, rows = (index[name].combine_chunks() for name in ("piece", "row"))
+        own = places_of(pieces.slice(at, len(batch)), rows.slice(at, len(batch)), unit.pieces)
+        columns = [own[name] if name in own else batch[name] for name in shape.schema.names]
+        made = pa.RecordBatch.from_arrays(columns, schema=shape.schema)
+        mask = is_chosen[at : at + len(batch)]
+        at += len(batch)
+        if mask.all():
+            yield made
+        elif mask.any():
+            yield made.filter(pa.array(mask))
+
+
+def _sequences_of_part(
+    part: Part, segments: Segments, shape: Shape, documents: Shape, pad_id: int | None
+) -> Iterator[pa.RecordBatch]:
+    """The sequences in the order of `segments`, some millions of tokens at a time. Documents are held from their first sequence to
+    their last: at most those of a window of the packing."""
+    assert shape.length is not None
+    held = _Held(_documents_of_part(part, documents), ["input_ids", *["loss_mask"] * shape.has_mask])
+    needed = np.minimum.accumulate(segments.document[::-1])[::-1]  # the first document that is still needed
+    first = at = 0
+    for stop in _stops(segments, shape.length if pad_id is not None else 0):
+        used, some = sequences_between(segments, first, stop)
+        lists = held.between(used.start, used.stop)
+        columns = _columns([sequences(one, some) for one in lists], starts(some), shape, pad_id)
+        yield pa.RecordBatch.from_arrays([columns[name] for name in shape.schema.names], schema=shape.schema)
+        first, at = stop, at + len(some.sequence)
+        if at < len(needed):
+            held.forget(int(needed[at]))
+
+
+def _columns(
+    lists: Sequence[pa.ListArray], begin: pa.ListArray, shape: Shape, pad_id: int | None
+) -> dict[str, pa.ListArray]:
+    """The columns of sequences: ids, and what the shape asks for. `begin`: the starts of their segments."""
+    assert shape.length is not None
+    ids, mask = lists[0], unlearned_starts(lists[1], begin) if shape.has_mask else None
+    columns = {"input_ids": ids, "starts": begin}
+    if mask is not None:
+        columns["loss_mask"] = mask
+    if shape.has_labels:
+        columns["labels"] = labels(ids, begin, mask)
+    if pad_id is not None:
+        fill = {"input_ids": pad_id, "labels": NO_LABEL, "loss_mask": 0}
+        columns |= {name: _padded(columns[name], fill[name], shape.length) for name in columns.keys() & fill.keys()}
+    if shape.has_labels:
+        lengths = pc.list_value_length(columns["input_ids"]).to_numpy().astype(np.int64)
+        columns |= {"position_ids": position_ids(lengths, begin), "seq_lengths": seq_lengths(lengths, begin)}
+    return columns
+
+
+def _stops(segments: Segments, length_min: int) -> Iterator[int]:
+    """The ends of groups of consecutive sequences with about _SEQUENCE_TOKENS tokens. `length_min`: to which they are filled up."""
+    if not len(segments.sequence):
+        return
+    lengths = np.maximum(np.bincount(segments.sequence, segments.n_tokens).astype(np.int64), length_min)
+    tokens = np.concatenate([[0], np.cumsum(lengths)])
+    at = 0
+    while at < len(lengths):
+        stop = int(np.searchsorted(tokens, tokens[at] + _SEQUENCE_TOKENS, side="right")) - 1
+        at = max(stop, at + 1)
+        yield at
+
+
+def pack_part(part: Part, length: int, mode: Mode, long: Long) -> Packing:
+    """Packs the chosen documents of a part into sequences."""
+    return pack(chosen_lengths(part.units, part.choice), length, mode, long)
+
+
+def answers_of_part(part: Part, segments: Segments) -> dict[str, int]:
+    """Numbers of a packed part of conversations: `n_trained`, its trained tokens, and `n_cut_answers` (see
+    `packing.n_cut_answers`)."""
+    n_trained, ends = 0, [np.empty(0, np.int64)]
+    for unit in part.units:
+        index = read_unit_index(unit.index, ["n_trained", "trained_end", "sha256", "group"])
+        is_chosen = part.choice.of(unit, index)
+        n_trained += int(index["n_trained"].to_numpy()[is_chosen].sum())
+        ends.append(index["trained_end"].to_numpy()[is_chosen])
+    return {"n_trained": n_trained, "n_cut_answers": n_cut_answers(segments, np.concatenate(ends))}
+
+
+def tokens_of_sources(part: Part, segments: Segments) -> dict[str, int]:
+    """The number of tokens of each source in the sequences of a packed part."""
+    sources = {unit.source for unit in part.units}
+    if len(sources) == 1:
+        return {sources.pop(): int(segments.n_tokens.sum())}
+    found, ends = dict.fromkeys(sources, 0), [0]
+    for unit in part.units:
+        ends.append(ends[-1] + int(part.choice.of(unit, read_unit_index(unit.index, ["sha256", "group"])).sum()))
+    of_unit = np.searchsorted(ends, segments.document, side="right") - 1
+    for unit, n_tokens in zip(part.units, np.bincount(of_unit, segments.n_tokens, len(part.units)), strict=True):
+        found[unit.source] += int(n_tokens)
+    return found
+
+
+def index_of_part(number: int, segments: Segments) -> Iterator[pa.RecordBatch]:
+    """The segments of each sequence of a part, as rows of the index of sequences. `number`: the part's number."""
+    n_sequences = int(segments.sequence[-1]) + 1 if len(segments.sequence) else 0
+    bounds = np.searchsorted(segments.sequence, np.arange(n_sequences + 1))
+    values = (np.full(len(segments.document), number), segments.document, segments.start, segments.n_tokens)
+    for first in range(0, n_sequences, _INDEX_ROWS):
+        offsets = bounds[first : first + _INDEX_ROWS + 1]
+        at = pa.array((offsets - offsets[0]).astype(np.int32))
+        columns = [
+            pa.ListArray.from_arrays(at, pa.array(one[offsets[0] : offsets[-1]], pa.int64()), type=field.type)
+            for one, field in zip(values, INDEX_ITEMS, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=INDEX_ITEMS)
+
+
+def write_segments(segments: Segments, path: Path) -> None:
+    """Writes the segments of a part's sequences."""
+    table = pa.table([pa.array(one) for one in segments], names=list(Segments._fields))
+    with naming(path), pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+def read_segments(path: Path) -> Segments:
+    """Reads a file of `write_segments`."""
+    with pa.memory_map(str(path)) as file:
+        table = pa.ipc.open_file(file).read_all()
+    return Segments(*(table[name].to_numpy() for name in Segments._fields))
+
+
+class _Held:
+    """A sliding window over list columns of a part's chosen documents: `between` reads ahead as needed, `forget` frees the
+    beginning. `names`: the columns."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> None:
+        self._batches = batches
+        self._lists: dict[str, list[pa.Array]] = {name: [] for name in names}
+        self._first = self._stop = 0  # the documents in the window
+
+    def between(self, low: int, high: int) -> list[pa.LargeListArray]:
+        """The columns of documents `low` to `high` - 1."""
+        while self._stop < high:
+            batch = next(self._batches)
+            for name, held in self._lists.items():
+                wide = pa.large_list(batch[name].type.value_field)  # may have 2^31 values or more
+                held.append(batch[name].cast(wide))
+            self._stop += batch.num_rows
+        return [self._whole(name).slice(low - self._first, high - low) for name in self._lists]
+
+    def forget(self, low: int) -> None:
+        """Frees the documents before `low`."""
+        for name in self._lists:
+            self._lists[name] = [self._whole(name).slice(low - self._first)]
+        self._first = low
+
+    def _whole(self, name: str) -> pa.LargeListArray:
+        if len(self._lists[name]) > 1:
+            self._lists[name] = [pa.concat_arrays(self._lists[name])]
+        return self._lists[name][0]
+
+
+def _padded(lists: pa.ListArray, value: int, length: int) -> pa.ListArray:
+    """Pads each list to `length` values with `value`."""
+    lengths = pc.list_value_length(lists).to_numpy()
+    kind = lists.type.value_type
+    out = np.full((len(lists), length), value, kind.to_pandas_dtype())
+    mask = np.arange(length) < lengths[:, None]
+    out[mask] = lists.flatten().to_numpy()
+    offsets = np.arange(len(lists) + 1, dtype=np.int32) * length
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(out.reshape(-1), kind), type=lists.type)

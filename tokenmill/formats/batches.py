@@ -1,0 +1,90 @@
+"""Cuts items into batches at borders that depend only on the items, so equal items give equal files, however they arrive."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tokenmill.formats.interface import Flat, Shape
+from tokenmill.formats.items import check_ids
+
+READ_ROWS_MAX = 1 << 14  # rows of a batch that a reader yields
+READ_VALUES_MAX = 1 << 20  # token ids of such a batch, unless a single item has more
+
+
+@contextmanager
+def even_batches(
+    write: Callable[[pa.RecordBatch], None], column: str | None, n_rows_max: int, n_values_max: int
+) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    """Yields a function that takes batches of any size; `write` gets their rows in batches as large as the limits allow.
+
+    `column`: the list column whose values are limited, if any; a row that has more is a batch of its own. The last batch is written
+    when the block ends well.
+    """
+    held: list[pa.RecordBatch] = []
+    n_rows = n_values = 0
+
+    def add(batch: pa.RecordBatch) -> None:
+        nonlocal n_rows, n_values
+        if column is None:
+            offsets = np.zeros(batch.num_rows + 1, np.int64)
+        else:
+            offsets = batch.column(column).offsets.to_numpy().astype(np.int64)
+        at = 0
+        while at < batch.num_rows:
+            end = cut(offsets, at, n_rows_max - n_rows, n_values_max - n_values, bool(held))
+            if end > at:
+                held.append(batch.slice(at, end - at))
+                n_rows, n_values = n_rows + end - at, n_values + int(offsets[end] - offsets[at])
+            if end < batch.num_rows:
+                flush()
+            at = end
+
+    def flush() -> None:
+        nonlocal n_rows, n_values
+        write(pa.concat_batches(held))
+        held.clear()
+        n_rows = n_values = 0
+
+    yield add
+    if held:
+        flush()
+
+
+def cut(offsets: npt.NDArray[np.int64], at: int, n_rows_max: int, n_values_max: int, may_be_none: bool = False) -> int:
+    """The end of the rows from `at` that fit the limits: at least one row, unless there may be none. `offsets`: where each row
+    begins."""
+    fitting = int(np.searchsorted(offsets, offsets[at] + n_values_max, side="right")) - 1
+    end = min(fitting, at + n_rows_max, len(offsets) - 1)
+    return max(end, at if may_be_none else at + 1)
+
+
+def batches_of(
+    flat: Flat,
+    shape: Shape,
+    place: Path,
+    more: Mapping[str, pa.Array] = MappingProxyType({}),
+    n_before: int = 0,
+) -> Iterator[pa.RecordBatch]:
+    """The items of a part in bounded batches that share the mapped memory. `more`: further columns. `n_before`: the number of the
+    first item. Raises ValidationError, with `place`, for an id over the tokenizer's largest."""
+    list_type = shape.schema.field("input_ids").type
+    at, n_items = 0, len(flat.offsets) - 1
+    while at < n_items:
+        end = cut(flat.offsets, at, READ_ROWS_MAX, READ_VALUES_MAX)
+        offsets = flat.offsets[at : end + 1]
+        ids = flat.ids[offsets[0] : offsets[-1]]
+        check_ids(Flat(ids, offsets - offsets[0]), shape, place, n_before + at)
+        values = pa.Array.from_buffers(shape.ids, len(ids), [None, pa.py_buffer(ids)])
+        places = pa.py_buffer((offsets - offsets[0]).astype(np.int32))
+        found = {"input_ids": pa.Array.from_buffers(list_type, end - at, [None, places], children=[values])}
+        if flat.starts is not None:
+            found["starts"] = flat.starts.slice(at, end - at)
+        found |= {name: column.slice(at, end - at) for name, column in more.items()}
+        fields = [field for field in shape.schema if field.name in found]
+        yield pa.RecordBatch.from_arrays([found[field.name] for field in fields], schema=pa.schema(fields))
+        at = end

@@ -1,0 +1,184 @@
+"""parquet: the rows as they are."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+
+import pyarrow as pa
+
+from tokenmill._core import ParquetRows
+from tokenmill.corpus.page_sizes import pages_of
+from tokenmill.errors import ValidationError
+from tokenmill.formats.batches import even_batches
+from tokenmill.formats.interface import Format, Shape
+from tokenmill.formats.items import REBUILD, check_items, checking, columns, named
+from tokenmill.formats.tokens import schema
+from tokenmill.storage.atomic import naming
+from tokenmill.storage.checked_parquet import parquet_file
+
+_SUFFIX = ".parquet"
+_GROUP_BYTES_MAX = 1 << 21  # of a row group that is made of several batches
+_GROUP_ROWS_MAX = 1 << 14
+_GROUPS_MAX = 2**15 - 1  # of a file: the number of a row group has 16 bits
+_N_AHEAD = 2  # row groups that are decoded at the same time: one part of a dataset can keep two cores busy
+_SURPLUS_MAX = 1_000_000  # ids or rows beyond those of the manifest, which are read
+
+
+@contextmanager
+def write_tokens(path: Path, shape: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    """Yields a function that adds a batch of rows to a new file of the dataset. The same batches give the same bytes.
+
+    Several small batches are joined into one row group; otherwise a file of many small shards would have a row group for each.
+    """
+    held: list[pa.RecordBatch] = []
+    n_rows = n_bytes = 0
+    with _row_groups(path, shape) as write:
+
+        def add(batch: pa.RecordBatch) -> None:
+            nonlocal n_rows, n_bytes
+            if held and (n_rows + batch.num_rows > _GROUP_ROWS_MAX or n_bytes + batch.nbytes > _GROUP_BYTES_MAX):
+                write(pa.concat_batches(held))
+                held.clear()
+                n_rows = n_bytes = 0
+            held.append(batch)
+            n_rows, n_bytes = n_rows + batch.num_rows, n_bytes + batch.nbytes
+
+        yield add
+        if held:
+            write(pa.concat_batches(held))
+
+
+@contextmanager
+def _row_groups(path: Path, shape: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    """Yields a function that adds a batch as a row group to a new file.
+
+    The core writes the lists: pyarrow takes about twice as long, because it makes levels for each integer. Raises ValidationError
+    for more row groups than a file can have."""
+    n_groups = 0
+    with naming(path), path.open("wb") as file:
+        rows = ParquetRows(shape, [name for name in ("id",) if name in shape.names])
+
+        def write(batch: pa.RecordBatch) -> None:
+            nonlocal n_groups
+            n_groups += 1
+            if n_groups > _GROUPS_MAX:
+                raise ValidationError(
+                    f"{path}: a Parquet file has at most {_GROUPS_MAX:,} row groups; these documents need more. Lower "
+                    "encode.file_bytes, or cut the input file into several."
+                )
+            file.write(rows.row_group(batch))
+
+        yield write
+        file.write(rows.finish())
+
+
+def read_tokens(path: Path) -> Iterator[pa.RecordBatch]:
+    """The rows of a dataset file, batch by batch. Raises ValidationError if it is not such a file."""
+    for group in range(_n_groups(path)):
+        yield from _read_group(path, group)
+
+
+def read_ahead(paths: Sequence[Path]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of several dataset files, batch by batch, each with the index of its file. Two row groups are decoded at the same
+    time, while the caller uses earlier ones. Raises ValidationError as `read_tokens` does."""
+    groups = ((i, path, group) for i, path in enumerate(paths) for group in range(_n_groups(path)))
+    with ThreadPoolExecutor(_N_AHEAD, thread_name_prefix="read") as pool:
+        waiting: deque[tuple[int, Future[list[pa.RecordBatch]]]] = deque()
+        for i, path, group in groups:
+            waiting.append((i, pool.submit(_read_group, path, group)))
+            if len(waiting) > _N_AHEAD:
+                first, future = waiting.popleft()
+                yield from ((first, batch) for batch in future.result())
+        for first, future in waiting:
+            yield from ((first, batch) for batch in future.result())
+
+
+def _n_groups(path: Path) -> int:
+    """The number of row groups of a dataset file. Raises ValidationError if it is not such a file."""
+    with _named(path), parquet_file(path) as file:
+        found = file.schema_arrow
+        either = (True, False)
+        allowed = [schema(ids, *one) for ids in (pa.uint16(), pa.uint32()) for one in product(either, either)]
+        if not any(found.equals(shape) for shape in allowed):
+            raise ValidationError(
+                f"{path}: expected the columns id, input_ids (list of uint16 or uint32) and n_bytes, and of conversations "
+                f"loss_mask and sha256; found {named(found)}. Delete the dataset and build it again."
+            )
+        return int(file.num_row_groups)
+
+
+def check_counts(path: Path, n_documents: int, n_tokens: int) -> None:
+    """Raises ValidationError if a dataset file has many more rows or ids than the manifest says, before any of them is decoded: a
+    kilobyte can hold a billion equal ids. The numbers are those of the page headers, which pyarrow goes by. Checks of the rows find
+    and name a few too many."""
+    with _named(path), parquet_file(path) as file, path.open("rb") as pages:
+        found: dict[str, int] = {}
+        for j in range(file.metadata.num_columns):
+            path_in_file = file.metadata.schema.column(j).path
+            for i in range(file.num_row_groups if path_in_file.endswith(".list.element") else 0):
+                of_chunk = pages_of(pages, file.metadata.row_group(i).column(j))
+                n_values = sum(page.n_values for page in of_chunk if not page.is_dictionary)
+                found[path_in_file] = found.get(path_in_file, 0) + n_values
+        n_rows, n_ids = file.metadata.num_rows, max(found.values(), default=0)
+    if (
+        n_rows > n_documents + _SURPLUS_MAX or n_ids > n_tokens + n_documents + _SURPLUS_MAX
+    ):  # an empty list counts as a value
+        raise ValidationError(
+            f"{path}: expected {n_documents:,} documents with {n_tokens:,} ids, as the manifest says; found {n_rows:,} with "
+            f"{n_ids:,}, which were not loaded. Delete the dataset and build it again."
+        )
+
+
+def _read_group(path: Path, group: int) -> list[pa.RecordBatch]:
+    with _named(path), parquet_file(path) as file:
+        # verify, whose own threads each read a file, is 1.1 times as fast without pyarrow's; in one thread it is the same.
+        batches: list[pa.RecordBatch] = file.read_row_group(group, use_threads=False).to_batches()
+        return batches
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Turns errors of reading in the block into ValidationError with the path."""
+    try:
+        yield
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
+        raise ValidationError(
+            f"{path}: cannot be read: {str(error).rstrip('.')}. Delete the dataset and build it again."
+        ) from None
+
+
+@contextmanager
+def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    path = folder / f"{stem}{_SUFFIX}"
+    kept = columns(shape)
+    with (
+        _row_groups(path, kept) as write,
+        even_batches(write, "input_ids", _GROUP_ROWS_MAX, _GROUP_BYTES_MAX // shape.ids.byte_width) as put,
+    ):
+        yield checking(lambda batch: put(batch.select(kept.names)), shape, path)
+
+
+def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
+    path = folder / f"{stem}{_SUFFIX}"
+    kept = columns(shape)
+    n_items = 0
+    try:
+        with parquet_file(path) as file:
+            if not file.schema_arrow.equals(kept):
+                raise ValidationError(
+                    f"{path}: expected the columns {named(kept)}; found {named(file.schema_arrow)}. {REBUILD}"
+                )
+            for group in range(file.num_row_groups):
+                for batch in file.read_row_group(group).to_batches():
+                    batch.validate(full=True)
+                    check_items(batch, shape, path, n_items)
+                    yield batch
+                    n_items += batch.num_rows
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
+        raise ValidationError(f"{path}: cannot be read: {error}. {REBUILD}") from None
+
+
+PARQUET = Format("parquet", (_SUFFIX,), _write, _read, None, lambda shape, file_bytes: None)

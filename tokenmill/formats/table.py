@@ -1,0 +1,32 @@
+"""The file formats of a token dataset, by their names in params.yaml."""
+
+from collections.abc import Mapping
+
+from tokenmill.formats.arrow import ARROW
+from tokenmill.formats.datatrove import DATATROVE
+from tokenmill.formats.interface import Format
+from tokenmill.formats.litdata import LITDATA
+from tokenmill.formats.mds import MDS
+from tokenmill.formats.megatron import MEGATRON
+from tokenmill.formats.megatron_sft import MEGATRON_SFT
+from tokenmill.formats.megatron_sft_parquet import MEGATRON_SFT_PARQUET
+from tokenmill.formats.nanogpt import NANOGPT
+from tokenmill.formats.olmo import OLMO
+from tokenmill.formats.parquet import PARQUET
+
+SET_FORMATS: Mapping[str, Format] = {
+    one.name: one
+    for one in (
+        PARQUET,
+        ARROW,
+        MEGATRON,
+        DATATROVE,
+        OLMO,
+        MDS,
+        NANOGPT,
+        LITDATA,
+        MEGATRON_SFT,
+        MEGATRON_SFT_PARQUET,
+    )
+}
+"""How the files of a set are written and read, by the format's name."""
