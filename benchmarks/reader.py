@@ -115,6 +115,7 @@ def write_dataset(folder: Path, n_ids: int) -> None:
                 n_tokens=n_tokens,
                 text_bytes=0,
                 rows=[InputRows(name="0.jsonl", first_row=0, first_line=1, n_documents=n_documents, n_bad=0)],
+                tokens_sha256=_NO_DIGEST,
             )
         )
         for format, parts in sets.items():

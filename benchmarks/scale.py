@@ -216,6 +216,7 @@ def manifest_of(shards: Sequence[Shard], units: Sequence[Unit], keys: Sequence[s
                     )
                     for piece in unit.pieces
                 ],
+                tokens_sha256=invented(unit.output),
             )
             for unit, key in zip(units, keys, strict=True)
         ],

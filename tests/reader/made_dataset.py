@@ -60,6 +60,7 @@ def write_documents(folder: Path, parts: Parts, id_max: int) -> list[OutputShard
                 n_tokens=sum(map(len, documents)),
                 text_bytes=0,
                 rows=[rows],
+                tokens_sha256=file.sha256,
             )
         )
     return shards

@@ -22,6 +22,7 @@ from tokenmill.dataset.groups import Groups
 from tokenmill.dataset.manifest import MANIFEST_FILE, OutputShard
 from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
+from tokenmill.dataset.tokens_digest import TokensDigest
 from tokenmill.errors import DamagedError, TokenizerError, ValidationError
 from tokenmill.formats.parquet import check_counts, read_tokens
 from tokenmill.formats.tokens import id_type, schema
@@ -33,8 +34,9 @@ _END = 2**31 - 1
 
 
 class FileFacts(msgspec.Struct, frozen=True):
-    """The sums of a correct file. `n_sampled`: documents compared with other engines. `n_trained`: trained tokens; None for texts.
-    `answers`: counts of answers; None unless conversations were encoded again."""
+    """The sums of a correct file. `n_sampled`: documents compared with other engines. `tokens_sha256`: the TokensDigest of its
+    documents. `n_trained`: trained tokens; None for texts. `answers`: counts of answers; None unless conversations were encoded
+    again."""
 
     n_documents: int
     n_tokens: int
@@ -42,6 +44,7 @@ class FileFacts(msgspec.Struct, frozen=True):
     n_sampled: int
     piece_bad: list[int | None]
     piece_dropped: list[int]
+    tokens_sha256: str
     n_trained: int | None = None
     answers: AnswerCounts | None = None
 
@@ -74,7 +77,7 @@ def check_file(
     """
     has_names, has_mask = _check_schema(entry, tokens, judge)
     pairs = iter(documents) if documents is not None else _decoded(entry, tokens, judge)
-    counts = TokenCounts(judge.tokenizer.id_max)
+    counts, digest = TokenCounts(judge.tokenizer.id_max), TokensDigest()
     n_documents = n_tokens = text_bytes = n_sampled = n_trained = 0
     answers: list[AnswerCounts] = []
     first_rows = [first_row for _, first_row in entry.pieces]
@@ -86,6 +89,7 @@ def check_file(
             if found.answers is not None:
                 answers.append(found.answers)
             add_to_index(span.piece, span.documents, span.tokens)
+            digest.add(span.tokens)
             n_documents += span.tokens.num_rows
             n_span_tokens = int(found.counts.sum())
             n_tokens += n_span_tokens
@@ -100,9 +104,17 @@ def check_file(
     if documents is not None:
         dropped = piece_dropped(len(entry.rows), documents.dropped)
         write_unit_dropped(documents.dropped, folder)
-    trained_or_none = n_trained if has_mask else None
-    answers_or_none = added(answers) if answers else None
-    facts = FileFacts(n_documents, n_tokens, text_bytes, n_sampled, bad, dropped, trained_or_none, answers_or_none)
+    facts = FileFacts(
+        n_documents,
+        n_tokens,
+        text_bytes,
+        n_sampled,
+        bad,
+        dropped,
+        digest.hex(),
+        n_trained if has_mask else None,
+        added(answers) if answers else None,
+    )
     check_sums(entry, facts)
     return facts
 
@@ -120,6 +132,11 @@ def check_sums(entry: OutputShard, facts: FileFacts) -> None:
     if facts.n_trained != entry.n_trained:
         raise ValidationError(
             f"{MANIFEST_FILE}: {entry.name}: n_trained: it says {entry.n_trained}; found {facts.n_trained}. "
+            "Run `tokenmill build --force`."
+        )
+    if entry.tokens_sha256 not in (None, facts.tokens_sha256):
+        raise ValidationError(
+            f"{MANIFEST_FILE}: {entry.name}: tokens_sha256: it says {entry.tokens_sha256}; found {facts.tokens_sha256}. "
             "Run `tokenmill build --force`."
         )
     if None not in (facts.answers, entry.answers) and facts.answers != entry.answers:

@@ -83,6 +83,8 @@ def wrong_in_itself(manifest: Manifest) -> Iterator[str]:
     if odd := sorted(listed ^ of_shard.keys()):
         known = "among the inputs but not in a file" if odd[0] in listed else "in a file but not among the inputs"
         yield f"{odd[0]} is {known} of the dataset. {_FORCE}"
+    if lacking := [one.name for one in manifest.shards if one.tokens_sha256 is None and manifest.format_version >= 9]:
+        yield f"{lacking[0]}: tokens_sha256: found none, expected the digest of its tokens. {_FORCE}"
     yield from _wrong_chat(manifest)
     yield from _wrong_sources(manifest)
     for name, some in of_shard.items():

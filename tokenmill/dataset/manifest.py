@@ -22,7 +22,7 @@ from tokenmill.storage.atomic import read, write_atomic
 
 MANIFEST_FILE = "manifest.json"
 DOCUMENTS_FOLDER = "documents"  # the folder of the documents' own files in the dataset, since format 8
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 _READ = range(3, FORMAT_VERSION + 1)  # readable format versions; earlier ones lack the fields with a default
 _SINCE_5 = ("files", "sets", "packed", "blends", "sources")
 
@@ -81,7 +81,8 @@ class OutputShard(Record):
     """A file of the dataset. `name` is relative to the dataset's folder. `unit`: the key of its unit in the unit store.
     `text_bytes`: bytes of UTF-8 text; of conversations, the text that the template made of them. `rows`: the documents in its rows,
     in order. `n_trained`: the trained tokens of conversations; the key is missing for texts. `answers`: counts of the
-    conversations' answers; the key is missing for texts and in a dataset of an earlier tokenmill."""
+    conversations' answers; the key is missing for texts and in a dataset of an earlier tokenmill. `tokens_sha256`: the TokensDigest
+    of its documents; the key is missing up to format 8."""
 
     name: str
     unit: str
@@ -93,6 +94,7 @@ class OutputShard(Record):
     rows: list[InputRows] = Field(min_length=1)
     n_trained: _Count | None = None
     answers: Answers | None = None
+    tokens_sha256: str | None = None
 
     @property
     def pieces(self) -> list[tuple[str, int]]:
@@ -314,8 +316,14 @@ class Manifest(Record):
     def tokens_digest(self) -> str:
         """The sha256, in hex, of what the file sets are made from: the tokenizer's digest, and name and digest of each file of
         documents. The order of a shuffled set depends on it, so names are relative to the folder of documents, which earlier
-        formats lacked."""
-        return tokens_digest(self.tokenizer_digest, ((name, shard.sha256) for name, shard in self.outputs()))
+        formats lacked. Up to format 8 the digests are those of the files' bytes."""
+        if self.format_version < 9:
+            return tokens_digest(
+                self.tokenizer_digest, ((name, shard.sha256) for name, shard in self.outputs()), rule=1
+            )
+        return tokens_digest(
+            self.tokenizer_digest, ((name, str(shard.tokens_sha256)) for name, shard in self.outputs())
+        )
 
     def outputs(self) -> list[tuple[str, OutputShard]]:
         """The entries of the documents' own files in order, each with its name below their folder: the `output` of its unit."""
@@ -362,12 +370,15 @@ class Manifest(Record):
         left_out: dict[str, Any] = {} if self.sources else {"inputs": {"__all__": {"source"}}}
         if not self.mixture:
             left_out["mixture"] = True
+        of_shards = {"tokens_sha256"} if self.format_version < 9 else set()
         if self.chat is None:
-            left_out |= {"chat": True, "shards": {"__all__": {"n_trained", "answers"}}}
+            left_out["chat"] = True
+            of_shards |= {"n_trained", "answers"}
         else:
             left_out["chat"] = self.chat.not_written()
             if self.chat.answers is None:
-                left_out["shards"] = {"__all__": {"answers"}}
+                of_shards.add("answers")
+        left_out["shards"] = {"__all__": of_shards}
         if self.source is not None:
             left_out["source"] = self.source.not_written()
         if self.sources:
@@ -451,9 +462,10 @@ def _columns(one: Reading) -> tuple[str, str | None, str | None]:
     return one.text_column, one.id_column, one.text_separator
 
 
-def tokens_digest(tokenizer_digest: str, files: Iterable[tuple[str, str]]) -> str:
-    """The sha256, in hex, over a tokenizer's digest, and the name and sha256 of each file of a dataset's documents, in order."""
-    lines = [f"tokens 1 {tokenizer_digest}", *(f"{sha256} {name}" for name, sha256 in files)]
+def tokens_digest(tokenizer_digest: str, files: Iterable[tuple[str, str]], rule: int = 2) -> str:
+    """The sha256, in hex, over a tokenizer's digest, and the name and digest of each file of a dataset's documents, in order.
+    `rule`: 1 if the digests are those of the files' bytes, as up to format 8; 2 if they are TokensDigest's."""
+    lines = [f"tokens {rule} {tokenizer_digest}", *(f"{sha256} {name}" for name, sha256 in files)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 

@@ -38,8 +38,8 @@ TOKENS_FILE = "tokens.parquet"  # in a unit's folder
 
 class EncodeFacts(msgspec.Struct, frozen=True):
     """The facts of a unit's file. `piece_documents`, `piece_bad`, `piece_dropped`: numbers of documents per piece. `reasons`: the
-    number of dropped documents by reason. `left`: its quarantine. `n_trained`, `answers`: trained tokens and counts of answers;
-    None for texts."""
+    number of dropped documents by reason. `left`: its quarantine. `tokens_sha256`: the TokensDigest of its documents. `n_trained`,
+    `answers`: trained tokens and counts of answers; None for texts."""
 
     piece_documents: list[int]
     piece_bad: list[int | None]
@@ -48,6 +48,7 @@ class EncodeFacts(msgspec.Struct, frozen=True):
     left: LeftOut
     n_tokens: int
     text_bytes: int
+    tokens_sha256: str
     n_trained: int | None = None
     answers: AnswerCounts | None = None
 
@@ -74,6 +75,7 @@ def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
         text_bytes=facts.text_bytes,
         n_trained=facts.n_trained,
         answers=facts.answers,
+        tokens_sha256=facts.tokens_sha256,
         rows=[
             InputRows(
                 name=piece.shard.name,
@@ -111,7 +113,10 @@ def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], worke
     def take(shard: OutputShard) -> bool:
         some, without = _of_unit(shard, left), _dropped_of_unit(shard, dropped)
         path = files.get(f"{TOKENS_DIRECTORY}/{shard.name}")
-        if index is None or some is None or without is None or path is None or not _is_whole(path, shard.sha256):
+        digest = shard.tokens_sha256
+        if index is None or some is None or without is None or path is None or digest is None:
+            return False
+        if not _is_whole(path, shard.sha256):
             return False
         facts = EncodeFacts(
             piece_documents=[rows.n_documents for rows in shard.rows],
@@ -121,6 +126,7 @@ def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], worke
             left=left_out(some),
             n_tokens=shard.n_tokens,
             text_bytes=shard.text_bytes,
+            tokens_sha256=digest,
             n_trained=shard.n_trained,
             answers=shard.answers,
         )

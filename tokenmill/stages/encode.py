@@ -41,6 +41,7 @@ from tokenmill.dataset.groups import GroupKeys
 from tokenmill.dataset.manifest import ChatEntry, Manifest
 from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
+from tokenmill.dataset.tokens_digest import TokensDigest
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, take_over
 from tokenmill.errors import ChatError, CorpusError, CountsError, ParamsError, SpecialTokenError
 from tokenmill.file_sets.planned import documents_shape, shape_of
@@ -282,6 +283,7 @@ class _Output:
         self._special = unit.source.special_tokens_in_text
         self._shape = schema(id_type(encoder.tokenizer.id_max), has_names, has_mask)
         self._counts = TokenCounts(encoder.tokenizer.id_max)
+        self.digest = TokensDigest()
         first_rows = [piece.first_row for piece in unit.pieces]
         self._write = stack.enter_context(write_tokens(folder / TOKENS_FILE, self._shape))
         self._add = stack.enter_context(
@@ -295,6 +297,7 @@ class _Output:
         made = rows(batch, input_ids, self._shape, loss_mask)
         self._write(made)
         self._add(piece, batch, made)
+        self.digest.add(made)
         n_tokens = len(input_ids.values)
         self.n_tokens += n_tokens
         self.text_bytes += batch.text_bytes
@@ -386,6 +389,7 @@ def encode_unit(
                     left=left_out(documents.left),
                     n_tokens=output.n_tokens,
                     text_bytes=output.text_bytes,
+                    tokens_sha256=output.digest.hex(),
                     n_trained=output.n_trained,
                     answers=output.answers,
                 )

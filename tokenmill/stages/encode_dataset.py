@@ -118,7 +118,7 @@ def write_dataset(
             _refuse_epochs(epochs, runner.sources())
             files = files.model_copy(update={"epochs": epochs})
         made_from = tokens_digest(
-            tokenizer.digest, ((unit.output, shard.sha256) for unit, shard in zip(units, shards, strict=True))
+            tokenizer.digest, ((unit.output, one.facts.tokens_sha256) for unit, one in zip(units, done, strict=True))
         )
         if entry is not None:
             of_units = [one.facts.answers or AnswerCounts() for one in done]
