@@ -13,7 +13,6 @@ from typing import Any
 
 HERE = Path(__file__).parent
 _TEXTS = ("licen", "unlicen", "notice", "copyright")  # how the names of their files begin
-_LIKE = {"flatbuffers": "arrow-buffer"}  # crates without a text: one with the same licence
 _HEAD = (
     "tokenmill's compiled core contains the crates below, which are other people's work. Where a crate offers several licences\n"
     "and one of them is MIT, this is its text. The standard library of Rust is in it as well (MIT or Apache-2.0).\n"
@@ -23,18 +22,15 @@ _HEAD = (
 def licences() -> str:
     """The licence texts, each once, with the crates that have it. Raises FileNotFoundError for a crate without one."""
     crates = {f"{one['name']} {one['version']}": one for one in _linked_crates()}
-    folders = {one["name"]: Path(one["manifest_path"]).parent for one in crates.values()}
     crates_of: dict[str, list[str]] = defaultdict(list)
     texts: dict[str, str] = {}
     for title, crate in sorted(crates.items()):
-        folder = folders[_LIKE[crate["name"]]] if crate["name"] in _LIKE else Path(crate["manifest_path"]).parent
+        folder = Path(crate["manifest_path"]).parent
         files = sorted(path for path in folder.rglob("*") if path.name.lower().startswith(_TEXTS) and path.is_file())
         if " OR " in crate["license"] and (chosen := [path for path in files if "mit" in path.stem.lower().split("-")]):
             files = chosen + [path for path in files if "unicode" in path.name.lower()]
         if not files:
-            raise FileNotFoundError(
-                f"{title}: {folder} has no licence text. Name a crate with the same licence in _LIKE."
-            )
+            raise FileNotFoundError(f"{title}: {folder} has no licence text.")
         for text in (path.read_text(encoding="utf-8").strip() for path in files):
             texts.setdefault(" ".join(text.split()), text)
             crates_of[" ".join(text.split())].append(f"{title} ({crate['license']})")

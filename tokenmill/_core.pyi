@@ -17,7 +17,6 @@ __all__ = [
     "Counter",
     "Encoder",
     "Merger",
-    "ParquetRows",
     "TextFinder",
     "ZstdDecompressor",
     "bpe_json",
@@ -115,22 +114,6 @@ class TextFinder:
 
     def occurring(self, texts: Sequence[str]) -> list[int]:
         """The numbers of the texts that occur in one of `texts`, also inside of others."""
-
-@final
-class ParquetRows:
-    """The bytes of a Parquet file, row group by row group.
-
-    `schema`: a pyarrow.Schema without structs. `statistics`: the columns, none of them lists, of which each row group has a lower
-    and an upper bound; those of strings have 64 bytes at most. Columns are compressed by zstd, and the bytes of the integers in
-    lists are split into streams (BYTE_STREAM_SPLIT). The same batches give the same bytes."""
-
-    def __new__(cls, schema: Any, statistics: Sequence[str]) -> Self: ...
-    def row_group(self, batch: Any) -> bytes:
-        """The bytes of one more row group, made of a pyarrow.RecordBatch. Raises TypeError if its schema is another one, or if a
-        null is where the schema has none. After any other error the file cannot be finished."""
-
-    def finish(self) -> bytes:
-        """The last bytes. Raises ValueError if the file is finished, or cannot be."""
 
 @final
 class Counter:

@@ -16,7 +16,6 @@
 //! | [`encode`] | text → ids: the cache of known pre-tokens, the merges of new ones | python |
 //! | [`documents`] | lines of JSON → texts and ids of documents | python |
 //! | [`tokenizer_json`] | a tokenizer.json with BPE → tokens and merges by id, and these → JSON for a digest | python |
-//! | [`list_pages`] | lists of integers → pages of a Parquet file | python |
 //! | `normal_form` | Rust text → what its compiler reads outside tests | build.rs |
 //! | `python` | all of this as the module `tokenmill._core` | Python |
 
@@ -46,8 +45,6 @@ pub mod encode;
 pub mod documents;
 
 pub mod tokenizer_json;
-
-pub mod list_pages;
 
 #[cfg(test)]
 mod normal_form;

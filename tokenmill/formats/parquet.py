@@ -8,8 +8,9 @@ from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from tokenmill._core import ParquetRows
 from tokenmill.corpus.page_sizes import pages_of
 from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import even_batches
@@ -22,6 +23,8 @@ from tokenmill.storage.checked_parquet import parquet_file
 _SUFFIX = ".parquet"
 _GROUP_BYTES_MAX = 1 << 21  # of a row group that is made of several batches
 _GROUP_ROWS_MAX = 1 << 14
+_PAGE_VALUES = 1 << 18  # integers of a page of lists, 1 MB before compression
+_PIECE_IDS = 1 << 16  # of a row group: pyarrow writes it piece by piece, which is faster than all of it at once
 _GROUPS_MAX = 2**15 - 1  # of a file: the number of a row group has 16 bits
 _N_AHEAD = 2  # row groups that are decoded at the same time: one part of a dataset can keep two cores busy
 _SURPLUS_MAX = 1_000_000  # ids or rows beyond those of the manifest, which are read
@@ -40,7 +43,7 @@ def write_tokens(path: Path, shape: pa.Schema) -> Iterator[Callable[[pa.RecordBa
         def add(batch: pa.RecordBatch) -> None:
             nonlocal n_rows, n_bytes
             if held and (n_rows + batch.num_rows > _GROUP_ROWS_MAX or n_bytes + batch.nbytes > _GROUP_BYTES_MAX):
-                write(pa.concat_batches(held))
+                write(held)
                 held.clear()
                 n_rows = n_bytes = 0
             held.append(batch)
@@ -48,20 +51,33 @@ def write_tokens(path: Path, shape: pa.Schema) -> Iterator[Callable[[pa.RecordBa
 
         yield add
         if held:
-            write(pa.concat_batches(held))
+            write(held)
 
 
 @contextmanager
-def _row_groups(path: Path, shape: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """Yields a function that adds a batch as a row group to a new file.
+def _row_groups(path: Path, shape: pa.Schema) -> Iterator[Callable[[Sequence[pa.RecordBatch]], None]]:
+    """Yields a function that adds batches as one row group to a new file. Raises ValidationError for more row groups than a
+    file can have.
 
-    The core writes the lists: pyarrow takes about twice as long, because it makes levels for each integer. Raises ValidationError
-    for more row groups than a file can have."""
+    With BYTE_STREAM_SPLIT files of token ids are the smallest and are written the fastest (docs/design/tried.md). pyarrow never
+    cuts a list: a long document has a page of its own, and pyarrow takes 22 bytes for each of its ids."""
     n_groups = 0
-    with naming(path), path.open("wb") as file:
-        rows = ParquetRows(shape, [name for name in ("id",) if name in shape.names])
+    lists = [field.name for field in shape if pa.types.is_list(field.type)]
+    with (
+        naming(path),
+        pq.ParquetWriter(
+            path,
+            shape,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=False,
+            column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in lists},
+            write_batch_size=_PAGE_VALUES,
+            write_statistics=[name for name in ("id",) if name in shape.names],
+        ) as writer,
+    ):
 
-        def write(batch: pa.RecordBatch) -> None:
+        def write(batches: Sequence[pa.RecordBatch]) -> None:
             nonlocal n_groups
             n_groups += 1
             if n_groups > _GROUPS_MAX:
@@ -69,10 +85,12 @@ def _row_groups(path: Path, shape: pa.Schema) -> Iterator[Callable[[pa.RecordBat
                     f"{path}: a Parquet file has at most {_GROUPS_MAX:,} row groups; these documents need more. Lower "
                     "encode.file_bytes, or cut the input file into several."
                 )
-            file.write(rows.row_group(batch))
+            rows = pa.Table.from_batches(batches).combine_chunks()  # one batch is not copied
+            n_ids = pc.sum(pc.list_value_length(rows["input_ids"])).as_py() or 0
+            pieces = rows.to_batches(max(1, len(rows) * _PIECE_IDS // max(n_ids, _PIECE_IDS)))
+            writer.write_table(pa.Table.from_batches(pieces, shape), max(1, len(rows)))
 
         yield write
-        file.write(rows.finish())
 
 
 def read_tokens(path: Path) -> Iterator[pa.RecordBatch]:
@@ -156,7 +174,9 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
     kept = columns(shape)
     with (
         _row_groups(path, kept) as write,
-        even_batches(write, "input_ids", _GROUP_ROWS_MAX, _GROUP_BYTES_MAX // shape.ids.byte_width) as put,
+        even_batches(
+            lambda batch: write([batch]), "input_ids", _GROUP_ROWS_MAX, _GROUP_BYTES_MAX // shape.ids.byte_width
+        ) as put,
     ):
         yield checking(lambda batch: put(batch.select(kept.names)), shape, path)
 

@@ -15,6 +15,7 @@ _PROCESS_MB = 256  # of a worker process of Dask or Ray, with the libraries of a
 _OBJECT_MB = 24  # per worker, for blocks of the object that it reads, including those read ahead
 _SHARE_MB_MIN = 160
 # Measured on a document of 100 MB that was one pre-token: encoding takes 27.7 bytes per byte; counting 7.8 for one in UCS-4.
+# Writing the ids of one with an id for each byte takes 26.
 # A conversation takes up to 37 if it has the text of a special token and a character outside the Basic Multilingual Plane (20 MB
 # measured): Python then holds its JSON, its strings, and both renderings with 4 bytes a character.
 _HELD_FOR_A_BYTE = 28

@@ -294,15 +294,16 @@ class _Output:
         """Encodes a batch of documents, and gives the number of tokens. Raises SpecialTokenError, ChatError."""
         batch, input_ids, loss_mask = self._encoded(batch)
         self._counts.add(input_ids.values)
-        made = rows(batch, input_ids, self._shape, loss_mask)
-        self._write(made)
-        self._add(piece, batch, made)
-        self.digest.add(made)
         n_tokens = len(input_ids.values)
         self.n_tokens += n_tokens
         self.text_bytes += batch.text_bytes
         if self.n_trained is not None and loss_mask is not None:
             self.n_trained += pc.sum(loss_mask.values).as_py() or 0
+        made = rows(batch, input_ids, self._shape, loss_mask)
+        del input_ids, loss_mask  # of a long document they take much memory, and so does writing it
+        self._write(made)
+        self._add(piece, batch, made)
+        self.digest.add(made)
         return n_tokens
 
     def _encoded(self, batch: Batch) -> tuple[Batch, pa.LargeListArray, pa.LargeListArray | None]:

@@ -13,7 +13,6 @@ mod finding;
 mod ids;
 mod ints;
 mod normalizing;
-mod parquet;
 mod reading;
 mod texts;
 mod training;
@@ -73,7 +72,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<decompressing::ZstdDecompressor>()?;
     module.add_class::<encoding::PyEncoder>()?;
     module.add_class::<finding::TextFinder>()?;
-    module.add_class::<parquet::ParquetRows>()?;
     module.add_function(wrap_pyfunction!(patterns, module)?)?;
     module.add_function(wrap_pyfunction!(patterns_like, module)?)?;
     module.add_function(wrap_pyfunction!(byte_order_py, module)?)?;
