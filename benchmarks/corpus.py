@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import find_shards, read_batches
 
 ROOT = Path(__file__).parent.parent
@@ -34,7 +35,7 @@ def texts_of(*names: str) -> Iterator[str]:
     for name in names if ENGLISH.is_dir() else ("",):
         glob = f"{ROOT_CORPUS / name}/*" if name else "data/raw/**/*"
         for shard in find_shards(ROOT, glob):
-            for batch in read_batches(shard, _TEXT_COLUMN.get(name, "text"), None, None):
+            for batch in read_batches(shard, Reading(_TEXT_COLUMN.get(name, "text"))):
                 yield from batch.texts.to_pylist()
 
 

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from benchmarks import record
 from benchmarks.corpus import documents
 from tokenmill import _core, train_vocab
+from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import Batch, Shard, find_shards, read_batches
 from tokenmill.counts.counter import Counter
 from tokenmill.formats.parquet import read_tokens, write_tokens
@@ -95,7 +96,7 @@ def main() -> None:
 
 
 def _read(shard: Shard) -> list[Batch]:
-    return list(read_batches(shard, "text", "id", None))
+    return list(read_batches(shard, Reading("text", "id", None)))
 
 
 def _write(path: Path, shape: pa.Schema, tables: list[pa.RecordBatch]) -> None:

@@ -32,6 +32,7 @@ from benchmarks import record
 from benchmarks.corpus import ROOT_CORPUS
 from benchmarks.plan import make_project
 from benchmarks.verify import run
+from tokenmill.config.sources import Reading
 from tokenmill.corpus.shard_files import open_arrow, parquet_source
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.dataset.manifest import read_manifest
@@ -106,7 +107,7 @@ def _make_files(folder: Path, shared: Path, text_bytes: int) -> None:
     with lines.open("wb") as file:
         while n_bytes < text_bytes:
             for shard in find_shards(folder, str(shared / "english/*.jsonl.zst")):
-                for batch in read_batches(shard, "text", None, None):
+                for batch in read_batches(shard, Reading("text", None, None)):
                     ids = pa.array([f"{n_rows + i}" for i in range(len(batch.texts))])
                     table = pa.table({"id": ids, "text": batch.texts})
                     file.write("".join(_as_lines(table)).encode())

@@ -10,6 +10,7 @@ from tests.registry import cli
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.analysis.compare import compare, lines_of
 from tokenmill.analysis.inspect import check_tokenizer
+from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import Batch, find_shards, read_batches
 
 
@@ -22,7 +23,7 @@ def trained(texts: list[str], vocab_size: int, pattern: str = "gpt2") -> Tokeniz
 def batches(folder: Path, texts: list[str]) -> list[tuple[str, Batch]]:
     (folder / "a.txt").write_text("\n".join(texts), encoding="utf-8")
     [shard] = find_shards(folder, "a.txt")
-    return [("data", batch) for batch in read_batches(shard, "text", None, "\n")]
+    return [("data", batch) for batch in read_batches(shard, Reading("text", None, "\n"))]
 
 
 TEXTS = ["low low low lower", "newest newest", "кот кот кот"]

@@ -90,9 +90,9 @@ def test_a_named_source_has_its_own_or_those_of_source(tmp_path: Path) -> None:
 
 def test_they_are_part_of_a_units_key_only_where_documents_are_conversations() -> None:
     texts = DocumentSource(None, (), "text", "id", None, "as_text", 1.0, None)
-    assert texts.reading() == {"text": "text", "id": "id", "separator": None}
+    assert texts.reading.as_key() == {"text": "text", "id": "id", "separator": None}
     chat = DocumentSource(None, (), "text", "id", None, "as_text", 1.0, None, OF_ALPACA)
-    assert chat.reading() == texts.reading() | {
+    assert chat.reading.as_key() == texts.reading.as_key() | {
         "conversations": {"column": None, "tools_column": None, "template": OF_ALPACA.template}
     }
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokenmill.config.sources import Conversations
+from tokenmill.config.sources import Conversations, Reading
 from tokenmill.corpus.reader import read_batches
 from tokenmill.corpus.shards import find_shards
 from tokenmill.errors import CorpusError
@@ -43,7 +43,9 @@ def main(folder: Path, format: str, n_files: int) -> None:
         conversations = Conversations("value", None, None) if is_of_conversations else None
         found: dict[str, Any] = {}
         try:
-            batches = read_batches(shard, "value", "id", None, conversations, limits=LIMITS, on_bad=lambda bad: None)
+            batches = read_batches(
+                shard, Reading("value", "id", None, conversations), limits=LIMITS, on_bad=lambda bad: None
+            )
             found["n_documents"] = sum(len(batch.texts) for batch in batches)
         except CorpusError as error:
             found["refused"] = str(error)

@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.corpus.test_reader import shard, write_ipc, zstd
-from tokenmill.config.sources import Conversations
+from tokenmill.config.sources import Conversations, Reading
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
 from tokenmill.corpus.conversations import of_messages
 from tokenmill.corpus.formats import read_columns
-from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.corpus.page_sizes import rows_within
 from tokenmill.corpus.reader import Batch, find_shards, read_batches
 from tokenmill.corpus.text_digests import text_digests
@@ -82,7 +83,9 @@ WRITERS: dict[str, Callable[[Path, Rows], object]] = {
 def read(
     path: Path, conversations: Conversations = MESSAGES, id_column: str | None = "id", **options: Any
 ) -> list[Batch]:
-    return list(read_batches(shard(path), "text", id_column, None, conversations, **options))
+    limits = options.pop("limits", UNBOUNDED)
+    limits = replace(limits, batch_bytes=options.pop("batch_bytes", limits.batch_bytes))
+    return list(read_batches(shard(path), Reading("text", id_column, None, conversations), limits=limits, **options))
 
 
 def found_in(batches: list[Batch]) -> list[tuple[str, str, str]]:
@@ -490,7 +493,7 @@ def test_long_conversations_of_a_record_batch_are_made_few_at_a_time(
     with pa.ipc.new_file(str(tmp_path / "a.arrow"), made.schema) as writer:
         writer.write_table(made)
     conversations = Conversations("messages", None, None)
-    found = list(read_columns(shard(tmp_path / "a.arrow"), "text", None, None, conversations, None))
+    found = list(read_columns(shard(tmp_path / "a.arrow"), Reading("text", conversations=conversations)))
     assert [text for one in found for text in one.texts.to_pylist()] == texts
     assert max(len(one.texts) for one in found) > n_short // 2
     assert max(pc.sum(pc.binary_length(one.texts)).as_py() for one in found) <= 4 << 20
@@ -534,7 +537,7 @@ def test_units_of_a_large_file_give_the_conversations_and_rows_of_the_whole(tmp_
     found, positions = [], []
     for unit in units:
         (piece,) = unit.pieces
-        for batch in read_batches(piece.shard, "text", "id", None, MESSAGES, part=piece.part):
+        for batch in read_batches(piece.shard, Reading("text", "id", None, MESSAGES), part=piece.part):
             found += found_in([batch])
             positions += batch.rows().to_pylist()
     assert sorted(found, key=lambda one: int(one[0])) == expected_of(rows)

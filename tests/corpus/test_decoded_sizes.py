@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tokenmill.config.sources import Conversations
+from tokenmill.config.sources import Conversations, Reading
 from tokenmill.corpus.formats import read_columns
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import read_batches
@@ -39,13 +39,13 @@ def write(
 def largest(path: Path) -> int:
     """The bytes of the largest block of documents, as strings, that a file is read in."""
     (shard,) = find_shards(path.parent, path.name)
-    columns = read_columns(shard, "text", None, None, None, None, limits=LIMITS)
+    columns = read_columns(shard, Reading("text"), limits=LIMITS)
     return max(one.texts.cast(pa.large_string()).nbytes for one in columns)
 
 
 def documents(path: Path, conversations: Conversations | None = None) -> list[str]:
     (shard,) = find_shards(path.parent, path.name)
-    batches = read_batches(shard, "text", None, None, conversations, limits=LIMITS)
+    batches = read_batches(shard, Reading("text", None, None, conversations), limits=LIMITS)
     return [text for batch in batches for text in batch.texts.to_pylist()]
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import Project
 from tests.corpus.test_reader import array, error_of, jsonl, read, texts_of, zstd
+from tokenmill.config.sources import Reading
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import find_shards, read_batches
@@ -98,7 +99,7 @@ def test_an_array_or_object_without_an_end_is_damaged(tmp_path: Path, content: s
     (tmp_path / "a.json").write_text(content)
     (shard,) = find_shards(tmp_path, "a.json")
     with pytest.raises(DamagedError):
-        list(read_batches(shard, "text", None, None, on_bad=lambda _: None))
+        list(read_batches(shard, Reading("text", None, None), on_bad=lambda _: None))
 
 
 def test_an_element_beyond_the_limit_stops_the_reading_before_it_is_loaded(tmp_path: Path) -> None:
@@ -163,7 +164,7 @@ from tokenmill.corpus.reader import find_shards, read_batches
 peak_kb = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 for shard in find_shards(Path(sys.argv[1]), "*"):
     before = peak_kb()
-    n = sum(batch.text_bytes for batch in read_batches(shard, "text", "id", None))
+    n = sum(batch.text_bytes for batch in read_batches(shard, Reading("text", "id", None)))
     print(n, peak_kb() - before)
 """
 

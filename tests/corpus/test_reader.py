@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tokenmill.config.sources import Reading
 from tokenmill.corpus import formats
+from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.reader import Batch, Shard, find_shards, read_batches
 from tokenmill.errors import CorpusError
 
@@ -83,7 +86,10 @@ def shard(path: Path) -> Shard:
 
 
 def read(path: Path, id_column: str | None = "id", separator: str | None = None, **options: Any) -> list[Batch]:
-    return list(read_batches(shard(path), options.pop("text_column", "text"), id_column, separator, **options))
+    reading = Reading(options.pop("text_column", "text"), id_column, separator)
+    limits = options.pop("limits", UNBOUNDED)
+    limits = replace(limits, batch_bytes=options.pop("batch_bytes", limits.batch_bytes))
+    return list(read_batches(shard(path), reading, limits=limits, **options))
 
 
 def rows_of(batches: list[Batch]) -> Rows:
@@ -245,10 +251,11 @@ import re, sys
 from pathlib import Path
 from tokenmill.corpus import formats
 from tokenmill.corpus.reader import find_shards, read_batches
+from tokenmill.config.sources import Reading
 peak_kb = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 for shard in find_shards(Path(sys.argv[1]), "*"):
     before = peak_kb()
-    n = sum(batch.text_bytes for batch in read_batches(shard, "text", "id", "<|>"))
+    n = sum(batch.text_bytes for batch in read_batches(shard, Reading("text", "id", "<|>")))
     print(n, peak_kb() - before)
 """
 
@@ -302,7 +309,7 @@ def test_a_directory_a_vanished_file_and_one_without_permission_are_named_with_t
 
     def reason() -> str:
         with pytest.raises(CorpusError, match=str(path)) as raised:
-            list(read_batches(found, "text", "id", None))
+            list(read_batches(found, Reading("text", "id", None)))
         return str(raised.value)
 
     path.parent.chmod(0)
@@ -323,4 +330,4 @@ def test_a_directory_a_vanished_file_and_one_without_permission_are_named_with_t
 def test_an_error_while_reading_is_named_with_the_reason() -> None:
     broken = Shard(Path("/proc/self/mem"), "broken.txt", 0)  # opens, but its first page cannot be read
     with pytest.raises(CorpusError, match=r"broken\.txt: /proc/self/mem: cannot be read: Input/output error"):
-        list(read_batches(broken, "text", None, SEPARATOR))
+        list(read_batches(broken, Reading("text", None, SEPARATOR)))

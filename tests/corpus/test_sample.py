@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
+from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import Batch, find_shards, read_batches
 
 ROOT = Path(__file__).parent.parent
@@ -33,7 +34,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def batches(directory: Path, glob: str) -> list[Batch]:
-    return [batch for shard in find_shards(directory, glob) for batch in read_batches(shard, "text", "id", None)]
+    return [
+        batch for shard in find_shards(directory, glob) for batch in read_batches(shard, Reading("text", "id", None))
+    ]
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.corpus.units import Corpus, _Lines, cut
 from tokenmill.errors import CorpusError
@@ -42,7 +43,7 @@ def documents(corpus: Corpus, shard: str) -> list[tuple[int, str, str]]:
     for unit in corpus.units:
         for piece in unit.pieces:
             if piece.shard.name == shard:
-                for batch in read_batches(piece.shard, "text", "id", None, part=piece.part):
+                for batch in read_batches(piece.shard, Reading("text", "id", None), part=piece.part):
                     rows = range(batch.first_row, batch.first_row + len(batch.texts))
                     assert batch.ids is not None
                     found += list(zip(rows, batch.texts.to_pylist(), batch.ids.to_pylist(), strict=True))

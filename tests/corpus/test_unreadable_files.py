@@ -12,6 +12,7 @@ import pytest
 from tests.analysis.test_compare import trained
 from tests.conftest import REPOSITORY, Project
 from tests.project.test_doctor import findings
+from tokenmill.config.sources import Reading
 from tokenmill.corpus.drop import drop_list
 from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.corpus.reader import find_shards, read_batches
@@ -56,7 +57,7 @@ def write_encrypted(path: Path, columns: list[str], has_plain_footer: bool, tabl
 def error_of(path: Path) -> CorpusError:
     (shard,) = find_shards(path.parent, path.name)
     with pytest.raises(CorpusError) as raised:
-        list(read_batches(shard, "text", "id", None))
+        list(read_batches(shard, Reading("text", "id", None)))
     assert path.name in str(raised.value)
     return raised.value
 
@@ -98,7 +99,7 @@ def test_the_name_of_a_column_that_is_no_utf_8_is_damage_in_documents_and_in_tab
 def test_the_name_of_a_column_counts_that_is_in_the_schema_and_not_that_in_a_row_group(tmp_path: Path) -> None:
     write_other_name(tmp_path / "a.parquet", 1)
     (shard,) = find_shards(tmp_path, "a.parquet")
-    (batch,) = read_batches(shard, "text", "id", None, limits=Limits(1000, 1000))
+    (batch,) = read_batches(shard, Reading("text", "id", None), limits=Limits(1000, 1000))
     assert batch.texts.to_pylist() == TABLE["text"].to_pylist()
 
 
@@ -114,7 +115,7 @@ def test_a_page_whose_number_of_values_is_no_integer_is_damage(tmp_path: Path) -
     path.write_bytes(content)
     (shard,) = find_shards(tmp_path, "a.parquet")
     with pytest.raises(DamagedError):
-        list(read_batches(shard, "text", "id", None, limits=Limits(1000, 1000)))
+        list(read_batches(shard, Reading("text", "id", None), limits=Limits(1000, 1000)))
 
 
 def test_every_module_opens_parquet_files_where_checksums_are_checked() -> None:
@@ -166,7 +167,7 @@ def test_a_pointer_to_a_file_is_no_document_whatever_its_suffix(
 def test_a_text_about_pointers_is_a_document(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.txt").write_text(text)
     (shard,) = find_shards(tmp_path, "a.txt")
-    assert [one.texts.to_pylist() for one in read_batches(shard, "text", None, None)] == [[text]]
+    assert [one.texts.to_pylist() for one in read_batches(shard, Reading("text", None, None))] == [[text]]
 
 
 def test_a_build_and_doctor_name_a_pointer_though_damaged_files_are_left_out(project: Project) -> None:
@@ -219,7 +220,7 @@ def test_a_large_zstd_window_is_read_within_the_memory_or_named_and_no_damage(tm
 
     def texts(limits: Limits = UNBOUNDED) -> list[str]:
         (shard,) = find_shards(tmp_path, path.name)
-        found = read_batches(shard, "text", "id", None, limits=limits)
+        found = read_batches(shard, Reading("text", "id", None), limits=limits)
         return [text for batch in found for text in batch.texts.to_pylist()]
 
     path.write_bytes(whole)
@@ -253,10 +254,10 @@ def test_a_later_zstd_frame_is_held_to_the_memory_as_well(tmp_path: Path) -> Non
     limits = Limits(document_bytes_max=None, block_bytes_max=1 << 28)
     path.write_bytes(frame(28) + frame(28))
     (shard,) = find_shards(tmp_path, path.name)
-    assert sum(len(batch.texts) for batch in read_batches(shard, "text", "id", None, limits=limits)) == 2
+    assert sum(len(batch.texts) for batch in read_batches(shard, Reading("text", "id", None), limits=limits)) == 2
     path.write_bytes(frame(28) + frame(30))
     with pytest.raises(CorpusError, match="has a larger window than the first") as raised:
-        list(read_batches(find_shards(tmp_path, path.name)[0], "text", "id", None, limits=limits))
+        list(read_batches(find_shards(tmp_path, path.name)[0], Reading("text", "id", None), limits=limits))
     assert raised.value.code == "TM206"
 
 

@@ -26,7 +26,7 @@ from tests.fuzz.changes import change_json, changed_bytes, template
 from tokenmill import Tokenizer
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text
-from tokenmill.config.sources import Conversations
+from tokenmill.config.sources import Conversations, Reading
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.corpus.units import cut
@@ -70,8 +70,8 @@ def readers(base: Path) -> Try:
         on_bad = chance.choice([None, lambda bad: None])
         (shard,) = find_shards(folder, name)
         (unit,) = cut([shard], Digests(folder / "facts"), 0, 1 << 30, 1).units
-        part, limits = unit.pieces[0].part, Limits(1 << 22, 1 << 24)
-        for batch in read_batches(shard, *columns, conversations, 1 << 16, part, on_bad, limits):
+        part, limits = unit.pieces[0].part, Limits(1 << 22, 1 << 24, 1 << 16)
+        for batch in read_batches(shard, Reading(*columns, conversations), part, on_bad, limits):
             batch.texts.validate(full=True)
 
     return attempt

@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import REPOSITORY, Project
 from tokenmill.config.params import RunOptions, load_params
+from tokenmill.config.sources import Reading
 from tokenmill.corpus import units
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import find_shards, read_batches
@@ -84,7 +85,7 @@ WRITERS: dict[str, Callable[[Path, list[str]], None]] = {
 def read(path: Path, limits: Limits = LIMITS, separator: str | None = "|") -> list[int]:
     """The bytes of each batch of a file."""
     (shard,) = find_shards(path.parent, path.name)
-    return [batch.text_bytes for batch in read_batches(shard, "text", "id", separator, limits=limits)]
+    return [batch.text_bytes for batch in read_batches(shard, Reading("text", "id", separator), limits=limits)]
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -123,7 +124,7 @@ def test_a_record_batch_of_an_arrow_file_is_refused_before_it_is_read(tmp_path: 
     (shard,) = find_shards(tmp_path, "a.arrow")
     tracemalloc.start()
     with pytest.raises(CorpusError, match=r"a.arrow: record batch 2 .* has 7,"):
-        list(read_batches(shard, "text", "id", None, limits=LIMITS))
+        list(read_batches(shard, Reading("text", "id", None), limits=LIMITS))
     assert tracemalloc.get_traced_memory()[1] < 7 * MB
     tracemalloc.stop()
 

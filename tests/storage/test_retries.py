@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Project
+from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import read_batches
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Unit
@@ -46,7 +47,7 @@ def test_a_unit_is_tried_again(project: Project, n: int, fails: int, error: Corp
 def test_only_what_the_system_could_not_read_may_pass(tmp_path: Path) -> None:
     def error_of(path: Path) -> CorpusError:
         with pytest.raises(CorpusError) as raised:
-            list(read_batches(Shard(path, "a.txt", 0), "text", None, "\n"))
+            list(read_batches(Shard(path, "a.txt", 0), Reading("text", None, "\n")))
         return raised.value
 
     assert isinstance(error_of(Path("/proc/self/mem")), PassingError)  # opens, but its first page cannot be read

@@ -15,6 +15,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, get_args
 
+from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import Batch, Shard, find_shards, read_batches
 from tokenmill.errors import CorpusError, TokenizerError, TokenmillError, of_the_machine
 from tokenmill.special_tokens import SpecialTokensInText
@@ -122,14 +123,14 @@ def documents_of(
     content and body that a shard has."""
     for shard in shards:
         column = text_column or _column(shard, separator)
-        for batch in read_batches(shard, column, None, separator):
+        for batch in read_batches(shard, Reading(column, separator=separator)):
             yield shard.name, batch
 
 
 def _column(shard: Shard, separator: str | None) -> str:
     for column in _COLUMNS:
         try:
-            next(read_batches(shard, column, None, separator), None)
+            next(read_batches(shard, Reading(column, separator=separator)), None)
         except CorpusError:
             continue
         return column

@@ -156,9 +156,7 @@ def documents_of(
     for i in lost:
         piece = unit.pieces[i]
         try:
-            for _ in read_batches(
-                piece.shard, *unit.source.columns, part=piece.part, on_bad=lambda bad: None, limits=limits
-            ):
+            for _ in read_batches(piece.shard, unit.source.reading, piece.part, on_bad=lambda bad: None, limits=limits):
                 pass
         except DamagedError:
             continue

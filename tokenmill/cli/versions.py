@@ -145,6 +145,7 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
     the parameters of params.yaml, those of a named source with its own, and with the column `language` as ids. Bad ones are left
     out, and reported at the end."""
     from tokenmill.config.params import load_params
+    from tokenmill.config.sources import Reading
     from tokenmill.corpus.reader import BadDocument, find_shards, read_batches
     from tokenmill.corpus.sources import find_documents
     from tokenmill.errors import CorpusError, DamagedError
@@ -163,9 +164,9 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
         if language and not shard.kind.has_columns:
             raise CorpusError(f"--language {language}: {shard.name} has no columns. Omit --language.")
         n_bad, source = len(bad), sources.get(_place(shard)) or params.source
-        columns = (source.text_column, language, source.text_separator, source.conversations)
+        reading = Reading(source.text_column, language, source.text_separator, source.conversations)
         try:
-            for batch in read_batches(shard, *columns, on_bad=bad.append):
+            for batch in read_batches(shard, reading, on_bad=bad.append):
                 n_read += len(batch.texts)
                 yield Path(shard.name).parent.as_posix(), batch
         except DamagedError as error:

@@ -26,6 +26,23 @@ class Conversations:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """How documents are read from files. `text_column`: the column or key of the texts. `id_column`: that of the ids; None: none
+    are read. `separator`: what splits plain text into documents; None: a file is one document. `conversations`: how rows become
+    conversations; None: documents are the texts of `text_column`."""
+
+    text_column: str
+    id_column: str | None = None
+    separator: str | None = None
+    conversations: Conversations | None = None
+
+    def as_key(self) -> dict[str, Any]:
+        """The values that decide how documents are read, for the key of a unit."""
+        found: dict[str, Any] = {"text": self.text_column, "id": self.id_column, "separator": self.separator}
+        return found if self.conversations is None else found | {"conversations": asdict(self.conversations)}
+
+
+@dataclass(frozen=True)
 class DocumentSource:
     """How the documents of some shards are read, and how often each is used. `name`: its key in `sources`; None for the source of
     `source.glob`. `globs`: relative to the project's folder; empty if a manifest names the shards.
@@ -46,14 +63,9 @@ class DocumentSource:
     format: DocumentFormat | None = None
 
     @property
-    def columns(self) -> tuple[str, str | None, str | None, Conversations | None]:
-        """Text column, id column, separator and conversations, as `read_batches` takes them."""
-        return self.text_column, self.id_column, self.text_separator, self.conversations
-
-    def reading(self) -> dict[str, Any]:
-        """The values that decide how its documents are read, for the key of a unit."""
-        found: dict[str, Any] = {"text": self.text_column, "id": self.id_column, "separator": self.text_separator}
-        return found if self.conversations is None else found | {"conversations": asdict(self.conversations)}
+    def reading(self) -> Reading:
+        """How its documents are read."""
+        return Reading(self.text_column, self.id_column, self.text_separator, self.conversations)
 
     @property
     def section(self) -> str:

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokenmill.config.sources import Conversations
+from tokenmill.config.sources import Conversations, Reading
 from tokenmill.corpus.arrow_sizes import checked_batches
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
 from tokenmill.corpus.conversation_tables import conversations_of
@@ -54,35 +54,32 @@ class Columns(NamedTuple):
 
 def read_columns(
     shard: Shard,
-    text_column: str,
-    id_column: str | None,
-    separator: str | None,
-    conversations: Conversations | None,
-    part: ShardRange | None,
+    reading: Reading,
+    part: ShardRange | None = None,
     has_bad: bool = False,
     limits: Limits = UNBOUNDED,
 ) -> Iterator[Columns]:
     """The shard's documents in consecutive blocks. Texts of tables and .txt are not checked: they may be null or invalid UTF-8.
 
-    `conversations`: how rows become conversations; None: documents are the texts of `text_column`. `part`: read only this range;
-    positions then count from its start. `has_bad`: a bad line of a .jsonl file becomes null and an entry of `bad`, instead of an
-    error. A bad conversation of a table always does.
+    `part`: read only this range; positions then count from its start. `has_bad`: a bad line of a .jsonl file becomes null and an
+    entry of `bad`, instead of an error. A bad conversation of a table always does.
 
     Raises CorpusError for a missing or wrong column, a bad line, and a document or block that is larger than `limits`. Raises
     OSError or pa.ArrowException for a damaged file.
     """
-    kind = shard.kind
+    kind, conversations = shard.kind, reading.conversations
     if kind.format in ("jsonl", "json"):
         if conversations is None:
-            new_reader = partial(line_reader, shard, text_column, id_column)
+            new_reader = partial(line_reader, shard, reading.text_column, reading.id_column)
         else:
-            new_reader = partial(conversation_reader, shard, maker_of(conversations), id_column)
+            new_reader = partial(conversation_reader, shard, maker_of(conversations), reading.id_column)
         return _read_json(shard, new_reader, has_bad, part, limits)
     if kind.format == "text":
         if conversations is not None:
             raise _no_columns(shard, conversations)
-        return _read_txt(shard, id_column is not None, separator, limits)
-    wanted = _Wanted(text_column, id_column, None if conversations is None else maker_of(conversations))
+        return _read_txt(shard, reading, limits)
+    maker = None if conversations is None else maker_of(conversations)
+    wanted = _Wanted(reading.text_column, reading.id_column, maker)
     if kind.format == "parquet":
         return _read_parquet(shard, wanted, part, limits)
     return _read_arrow(shard, wanted, limits)
@@ -193,8 +190,8 @@ def _form(blocks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
     return "lines", iter([beginning] if beginning else [])
 
 
-def _read_txt(shard: Shard, has_ids: bool, separator: str | None, limits: Limits) -> Iterator[Columns]:
-    first_row = 0
+def _read_txt(shard: Shard, reading: Reading, limits: Limits) -> Iterator[Columns]:
+    first_row, separator = 0, reading.separator
     with open_arrow(shard) as file:
         stream = decompressed(file, shard.kind.compression, limits.window_bytes_max, shard.name)
         if not separator and not shard.kind.compression:
@@ -202,6 +199,7 @@ def _read_txt(shard: Shard, has_ids: bool, separator: str | None, limits: Limits
         blocks = _blocks(stream)
         for texts in _split(blocks, separator.encode(), limits, shard) if separator else _whole(blocks, limits, shard):
             ids = [shard.id_of(row, is_whole=not separator) for row in range(first_row, first_row + len(texts))]
+            has_ids = reading.id_column is not None
             yield Columns(
                 pa.array(texts, pa.large_binary()), pa.array(ids, pa.large_string()) if has_ids else None, file.tell()
             )

@@ -17,10 +17,11 @@ SMALLER_BATCHES = "write the file in smaller record batches"
 @dataclass(frozen=True)
 class Limits:
     """`document_bytes_max`: for a document, or a line of a .jsonl file. `block_bytes_max`: for a page of a .parquet file, or a
-    record batch of an .arrow file. None: no limit."""
+    record batch of an .arrow file. None: no limit. `batch_bytes`: the most text of a batch of several documents."""
 
     document_bytes_max: int | None
     block_bytes_max: int | None
+    batch_bytes: int = BATCH_BYTES
 
     @property
     def window_bytes_max(self) -> int | None:

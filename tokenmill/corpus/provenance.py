@@ -43,6 +43,11 @@ class CountedSource(msgspec.Struct, frozen=True, omit_defaults=True):
     conversations: Conversations | None = None
 
 
+def counted_source(source: DocumentSource) -> CountedSource:
+    """How a source is read, for a `Provenance`."""
+    return CountedSource(source.text_column, source.id_column, source.text_separator, source.conversations)
+
+
 class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
     """The origin of a table of counts. Columns, separator, conversations and format: how shards without a named source were read.
     `samples`: see `Samples`. `sources`: the named sources."""

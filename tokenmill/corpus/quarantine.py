@@ -74,7 +74,7 @@ class Documents:
         self._find = find
 
     def __iter__(self) -> Iterator[tuple[int, Batch]]:
-        source, columns = self._source, self.unit.source.columns
+        source, reading = self._source, self.unit.source.reading
         n_bytes = 0
         for i, piece in enumerate(self.unit.pieces):
             if piece.damage is not None:
@@ -83,9 +83,7 @@ class Documents:
             on_bad = partial(self._leave, i, piece) if source.on_bad_document == "quarantine" else None
             drop = partial(self._drop, i, piece)
             try:
-                for batch in read_batches(
-                    piece.shard, *columns, part=piece.part, on_bad=on_bad, limits=self._limits, drop=drop
-                ):
+                for batch in read_batches(piece.shard, reading, piece.part, on_bad, self._limits, drop):
                     yield i, batch
                     n_bytes += batch.text_bytes
                     if n_bytes >= _BYTES_TO_GIVE_BACK:
@@ -106,7 +104,7 @@ class Documents:
         Reads the rest of the unit only to list what is bad. Stops early in a file with very many bad documents, since a wrong
         text_column makes all bad.
         """
-        source, columns = self._source, self.unit.source.columns
+        source, reading = self._source, self.unit.source.reading
         n = 0
         shown: dict[str, list[Bad]] = {}
         is_all = True
@@ -128,10 +126,7 @@ class Documents:
 
             try:
                 if piece.damage is None:
-                    deque(
-                        read_batches(piece.shard, *columns, part=piece.part, on_bad=on_bad, limits=self._limits),
-                        maxlen=0,
-                    )
+                    deque(read_batches(piece.shard, reading, piece.part, on_bad, self._limits), maxlen=0)
             except (_Enough, PassingError, UnitTimeoutError):  # the error found before matters more than the time limit
                 is_all = False
             except ColumnError as other:

@@ -4,16 +4,16 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.config.sources import Conversations
+from tokenmill.config.sources import Reading
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError, whom
 from tokenmill.corpus.formats import Columns, read_columns
-from tokenmill.corpus.limits import BATCH_BYTES, UNBOUNDED, Limits
+from tokenmill.corpus.limits import UNBOUNDED, Limits
+from tokenmill.corpus.line_faults import Fault
 from tokenmill.corpus.shard_files import held, open_shard
 from tokenmill.corpus.shards import Shard, ShardRange, find_shards
 from tokenmill.corpus.zstd_frames import later_window
@@ -80,35 +80,30 @@ class Batch:
 
 def read_batches(
     shard: Shard,
-    text_column: str,
-    id_column: str | None,
-    separator: str | None,
-    conversations: Conversations | None = None,
-    batch_bytes: int = BATCH_BYTES,
+    reading: Reading,
     part: ShardRange | None = None,
     on_bad: OnBad | None = None,
     limits: Limits = UNBOUNDED,
     drop: Drop | None = None,
 ) -> Iterator[Batch]:
-    """The shard's documents in order, in batches of at most `batch_bytes` of text. A larger document is a batch of its own.
+    """The shard's documents in order, in batches of at most `limits.batch_bytes` of text. A larger document is a batch of its own.
 
-    `conversations`: how rows become conversations, which are measured and limited by their canonical JSON; None: documents are the
-    texts of `text_column`. `part`: read only this range; rows still count from the start of the shard. `on_bad`: called with each
-    bad document (null, not UTF-8, not JSON, no conversation), which is then left out. Without it, a bad document is an error.
-    `drop`: called with the row, texts (or canonical JSON) and ids of consecutive documents; gives the texts with a null for each
-    document to leave out. The batches are then those of a shard without these documents.
+    Conversations are measured and limited by their canonical JSON. `part`: read only this range; rows still count from the start of
+    the shard. `on_bad`: called with each bad document (null, not UTF-8, not JSON, no conversation), which is then left out. Without
+    it, a bad document is an error. `drop`: called with the row, texts (or canonical JSON) and ids of consecutive documents; gives
+    the texts with a null for each document to leave out. The batches are then those of a shard without these documents.
 
-    The file's name decides its format, unless its source says it. `separator` splits plain text into documents; None: the file is
-    one document. An empty file has no documents. Plain text has no ids, so with `id_column` the id is the row in decimal; where its
-    source says that it is text, the id is the file's path, and with a separator the path and the row. Integer ids become
-    decimal text. Memory grows with the longest document, up to `limits`, and not with the file.
+    The file's name decides its format, unless its source says it. An empty file has no documents. Plain text has no ids, so with
+    an id column the id is the row in decimal; where its source says that it is text, the id is the file's path, and with a
+    separator the path and the row. Integer ids become decimal text. Memory grows with the longest document, up to `limits`, and not
+    with the file.
 
     Raises CorpusError, which names the file and the line or row, for bad or too long documents, wrong columns, and a file that
     tokenmill cannot read though it is whole: an encrypted one, a pointer, or one with a large zstd window. Raises DamagedError, a
     CorpusError, for a damaged or truncated file.
     """
-    assert batch_bytes > 0 and separator != ""
-    _refuse_equal_columns(shard.section, text_column, id_column, conversations)
+    assert limits.batch_bytes > 0 and reading.separator != ""
+    _refuse_equal_columns(shard.section, reading)
     try:
         with held(shard) as opened:
             if shard.n_bytes <= POINTER_BYTES_MAX and isinstance(
@@ -117,11 +112,9 @@ def read_batches(
                 with open_shard(opened) as file:
                     refuse_pointer(shard.name, file)
             first_row, n_bytes = (part.first_row, part.n_bytes) if part else (0, shard.n_bytes)
-            columns = read_columns(
-                opened, text_column, id_column, separator, conversations, part, on_bad is not None, limits
-            )
-            numbered = _numbered(shard, text_column, id_column, columns, first_row, on_bad, drop)
-            yield from _in_batches(numbered, batch_bytes, n_bytes, limits, shard.name)
+            columns = read_columns(opened, reading, part, on_bad is not None, limits)
+            numbered = _numbered(shard, reading, columns, first_row, on_bad, drop)
+            yield from _in_batches(numbered, n_bytes, limits, shard.name)
     except OSError as error:
         if error.errno is not None:
             raise unreadable(f"{shard.name}: {shard.path}", error) from None
@@ -138,10 +131,8 @@ def read_batches(
         ) from None
 
 
-def _refuse_equal_columns(
-    section: str, text_column: str, id_column: str | None, conversations: Conversations | None
-) -> None:
-    named = {"text_column": text_column}
+def _refuse_equal_columns(section: str, reading: Reading) -> None:
+    named, conversations = {"text_column": reading.text_column}, reading.conversations
     if conversations is not None:
         named = {"messages_column": conversations.column or "", "tools_column": conversations.tools_column or ""}
         if named["messages_column"] and len(set(named.values())) == 1:
@@ -150,175 +141,117 @@ def _refuse_equal_columns(
                 "null, or to the column that holds the tools."
             )
     for param, column in named.items():
-        if column == id_column:
+        if column == reading.id_column:
             raise CorpusError(
                 f"{section}.{param} and {section}.id_column: both are {column!r}. Set id_column to null (ids are then rows), "
                 "or to the column that holds the ids."
             )
 
 
-class _Strings(NamedTuple):
-    """Consecutive documents as large_string. `row`: the first one's row in the shard. `position`: see Columns. `messages`: null
-    where texts are null; None if documents are texts."""
-
-    row: int
-    texts: pa.LargeStringArray
-    ids: pa.LargeStringArray | None
-    position: int
-    messages: pa.LargeStringArray | None
-
-    @property
-    def digested(self) -> pa.LargeStringArray:
-        """The strings whose sha256 is a document's digest."""
-        return self.texts if self.messages is None else self.messages
-
-    def slice(self, start: int, n_documents: int) -> "_Strings":
-        """The documents from `start` on, without a copy."""
-        some = (None if one is None else one.slice(start, n_documents) for one in (self.texts, self.ids, self.messages))
-        texts, ids, messages = some
-        return _Strings(self.row + start, texts, ids, self.position, messages)
-
-
 def _numbered(
-    shard: Shard,
-    text_column: str,
-    id_column: str | None,
-    columns: Iterable[Columns],
-    row: int,
-    on_bad: OnBad | None,
-    drop: Drop | None,
-) -> Iterator[_Strings]:
-    """The checked columns with their rows. Rows are counted only here. `row`: the row of the first document."""
-    for one in columns:
-        if on_bad and shard.kind.format not in ("jsonl", "json"):
-            one = _with_nulls_for_bad(shard, text_column, id_column, one)
-        for bad in one.bad:
+    shard: Shard, reading: Reading, found: Iterable[Columns], row: int, on_bad: OnBad | None, drop: Drop | None
+) -> Iterator[Batch]:
+    """The documents with their rows, with null for each that is left out. `file_bytes` is how many bytes were read up to there.
+    `row`: the row of the first document."""
+    for one in found:
+        texts, ids, position, bad, messages = _checked(shard, reading, one, row, on_bad is not None)
+        for each in bad:
             if on_bad is None:
-                words = f"{shard.name}, row {row + (bad.row or 0)}: {bad.reason}"
-                if bad.setting:
-                    raise ColumnError(
-                        words,
-                        f"Set {bad.setting} in params.yaml, {whom(bad.setting)}, to a key that they have.",
-                        bad.setting,
-                    )
-                raise CorpusError(f"{words} Correct the row, or delete it.", code="TM201")
-            on_bad(bad.moved(row, 0))
-        texts = _strings(shard, text_column, one.texts, row, has_nulls=on_bad is not None)
-        ids, messages = one.ids, one.messages
-        if id_column is not None:
-            ids = _strings(shard, id_column, ids, row, has_nulls=on_bad is not None)
+                raise _refused(shard, row, each)
+            on_bad(each.moved(row, 0))
         if drop is not None and messages is not None:
             messages = drop(row, messages, ids)
             texts = pc.if_else(messages.is_valid(), texts, None)
         elif drop is not None:
             texts = drop(row, texts, ids)
-        yield _Strings(row, texts, ids, one.position, messages)
+        yield Batch(row, texts, ids, position, messages=messages)
         row += len(texts)
 
 
-def _strings(shard: Shard, column: str, array: pa.Array, first_row: int, has_nulls: bool) -> pa.LargeStringArray:
+def _refused(shard: Shard, row: int, bad: BadDocument) -> CorpusError:
+    words = f"{shard.name}, row {row + (bad.row or 0)}: {bad.reason}"
+    if bad.setting:
+        advice = f"Set {bad.setting} in params.yaml, {whom(bad.setting)}, to a key that they have."
+        return ColumnError(words, advice, bad.setting)
+    return CorpusError(f"{words} Correct the row, or delete it.", code="TM201")
+
+
+def _checked(shard: Shard, reading: Reading, found: Columns, row: int, may_be_bad: bool) -> Columns:
+    """The documents as large_string, with null for each bad one: null, not UTF-8, or with such an id. Raises CorpusError for the
+    first bad one unless `may_be_bad`. `row`: the row of the first document."""
+    if shard.kind.format in ("jsonl", "json"):  # their readers have checked them
+        return found
+    texts, faults = found.texts, dict[int, Fault]()
+    if found.messages is None:
+        texts, faults = _strings(shard, reading.text_column, found.texts)
+    ids, id_faults = found.ids, dict[int, Fault]()
+    if reading.id_column is not None:
+        ids, id_faults = _strings(shard, reading.id_column, found.ids)
+    faults = id_faults | faults  # if both are bad, the reason is the text's
+    if not faults:
+        return found._replace(texts=texts, ids=ids)
+    if not may_be_bad:
+        first = min(faults)
+        raise CorpusError(
+            f"{shard.name}, row {row + first}: {faults[first].words}. {faults[first].advice}", code="TM201"
+        )
+    raw = (found.texts if found.messages is None else found.messages).cast(pa.large_binary())
+    known = {one.row: one for one in found.bad if one.row is not None}
+    bad = [known.get(i) or BadDocument(i, None, faults[i].words, raw[i].as_py()) for i in sorted({*known, *faults})]
+    is_good = pa.array([i not in faults for i in range(len(texts))])
+    messages = None if found.messages is None else pc.if_else(is_good, found.messages, None)
+    return Columns(pc.if_else(is_good, texts, None), ids, found.position, bad, messages)
+
+
+def _strings(shard: Shard, column: str, array: pa.Array) -> tuple[pa.LargeStringArray, dict[int, Fault]]:
+    """Values of any type of string or integer as large_string, with null for each that is not UTF-8; and what is wrong with these
+    and with nulls, by index."""
     try:
         array.validate(full=True)
         strings = array.cast(pa.large_string())
+        if not strings.null_count:
+            return strings, {}
     except pa.ArrowInvalid as error:
         if "UTF8" not in str(error):
             raise
-        raise _invalid_utf8(shard, column, array, first_row) from None
-    if strings.null_count and not has_nulls:
-        row = first_row + pc.index(strings.is_null(), True).as_py()
-        raise CorpusError(
-            f"{shard.name}, row {row}: column {column!r}: expected a value; found null. Give it one, or delete the row.",
-            code="TM201",
-        )
-    return strings
-
-
-def _invalid_utf8(shard: Shard, column: str, array: pa.Array, first_row: int) -> CorpusError:
     what = "the text" if not shard.kind.has_columns else f"column {column!r}"
-    for row, value in enumerate(array.cast(pa.large_binary()), first_row):
-        try:
-            (value.as_py() or b"").decode()
-        except UnicodeDecodeError as error:
-            return CorpusError(
-                f"{shard.name}, row {row}: {what}: expected UTF-8; found {error.object[error.start]:#04x} at byte "
-                f"{error.start} of the document. Convert the file to UTF-8, or delete the row.",
-                code="TM201",
-            )
-    # A dictionary may hold a value that no row uses.
-    return CorpusError(
-        f"{shard.name}: {what}: expected UTF-8; found other bytes. Convert the file to UTF-8.", code="TM201"
-    )
+    values = array if pa.types.is_integer(array.type) else array.cast(pa.large_binary())
+    faults: dict[int, Fault] = {}
+    for i, value in enumerate(values.to_pylist()):
+        if value is None:
+            faults[i] = Fault(f"{what}: expected a value; found null", "Give it one, or delete the row.")
+        elif isinstance(value, bytes) and (at := _first_wrong_byte(value)) is not None:
+            words = f"{what}: expected UTF-8; found {value[at]:#04x} at byte {at} of the document"
+            faults[i] = Fault(words, "Convert the file to UTF-8, or delete the row.")
+    is_good = pa.array([i not in faults for i in range(len(values))])
+    return pc.if_else(is_good, values, None).cast(pa.large_string()), faults
 
 
-def _with_nulls_for_bad(shard: Shard, text_column: str, id_column: str | None, columns: Columns) -> Columns:
-    """The columns of a table or a .txt file, with null for each bad document."""
-    texts, ids, position, known, messages = columns
-    bad = {one.row: one.reason for one in known if one.row is not None}
-    if messages is None:
-        bad = dict(_bad_values(shard, text_column, texts))
-    bad_ids = {} if id_column is None else dict(_bad_values(shard, id_column, ids))
-    if not bad_ids and len(bad) == len(known):
-        return columns
-    bad = bad_ids | bad  # if both are bad, the reason is the text's or messages'
-    raw = (texts if messages is None else messages).cast(pa.large_binary())
-    is_good = pa.array([i not in bad for i in range(len(texts))])
-    raws = {one.row: one.raw for one in known}
-    return Columns(
-        pc.if_else(is_good, texts if messages is not None else raw, None),
-        None if ids is None else pc.if_else(is_good, _as_bytes(ids), None),
-        position,
-        [BadDocument(i, None, bad[i], raws.get(i) or raw[i].as_py()) for i in sorted(bad)],
-        None if messages is None else pc.if_else(is_good, messages, None),
-    )
-
-
-def _bad_values(shard: Shard, column: str, array: pa.Array) -> Iterator[tuple[int, str]]:
-    """The indexes of values that are null or not UTF-8, each with a reason for the message."""
+def _first_wrong_byte(text: bytes) -> int | None:
+    """Where a text stops being UTF-8; None if it is UTF-8."""
     try:
-        array.validate(full=True)
-        if not array.cast(pa.large_string()).null_count:
-            return
-    except pa.ArrowInvalid as error:
-        if "UTF8" not in str(error):
-            raise
-    what = "the text" if not shard.kind.has_columns else f"column {column!r}"
-    for i, value in enumerate(_as_bytes(array)):
-        found = value.as_py()
-        if found is None:
-            yield i, f"{what}: expected a value; found null"
-        elif isinstance(found, bytes):
-            try:
-                found.decode()
-            except UnicodeDecodeError as error:
-                yield (
-                    i,
-                    f"{what}: expected UTF-8; found {found[error.start]:#04x} at byte {error.start} of the document",
-                )
+        text.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return None
 
 
-def _as_bytes(array: pa.Array) -> pa.Array:
-    """Strings of any type as large_binary. Integers stay as they are."""
-    return array if pa.types.is_integer(array.type) else array.cast(pa.large_binary())
-
-
-def _in_batches(
-    columns: Iterable[_Strings], batch_bytes: int, n_bytes: int, limits: Limits, name: str
-) -> Iterator[Batch]:
-    """Cuts and joins columns so that batches depend only on the documents, not on the file's blocks."""
-    held: list[_Strings] = []
+def _in_batches(found: Iterable[Batch], n_bytes: int, limits: Limits, name: str) -> Iterator[Batch]:
+    """Cuts and joins what was found so that batches depend only on the documents, not on the file's blocks."""
+    held: list[Batch] = []
     held_rows = held_bytes = position_before = 0
-    for one in columns:
+    for one in found:
         offsets = _offsets(one.digested)
         start = 0
         while start < len(one.texts):
-            bytes_end = bisect_right(offsets, offsets[start] + batch_bytes - held_bytes) - 1
+            bytes_end = bisect_right(offsets, offsets[start] + limits.batch_bytes - held_bytes) - 1
             end = min(bytes_end, start + _BATCH_ROWS_MAX - held_rows)
             if end <= start and held:
-                yield _join(held, one.position - position_before)
-                held, held_rows, held_bytes, position_before = [], 0, 0, one.position
+                yield _join(held, one.file_bytes - position_before)
+                held, held_rows, held_bytes, position_before = [], 0, 0, one.file_bytes
                 continue
             if end <= start:
-                limits.check_document(offsets[start + 1] - offsets[start], f"{name}, row {one.row + start}")
+                limits.check_document(offsets[start + 1] - offsets[start], f"{name}, row {one.first_row + start}")
                 end = start + 1
             held.append(one.slice(start, end - start))
             held_rows, held_bytes = held_rows + end - start, held_bytes + offsets[end] - offsets[start]
@@ -327,8 +260,8 @@ def _in_batches(
         yield _join(held, n_bytes - position_before)
 
 
-def _join(held: Sequence[_Strings], file_bytes: int) -> Batch:
-    first_row = held[0].row
+def _join(held: Sequence[Batch], file_bytes: int) -> Batch:
+    first_row = held[0].first_row
     texts = pa.concat_arrays([one.texts for one in held])
     ids, messages = _joined([one.ids for one in held]), _joined([one.messages for one in held])
     if not texts.null_count:

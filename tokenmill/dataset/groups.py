@@ -1,6 +1,7 @@
 """The groups of documents: hashes of the values of a column, such as the repository that a file of code is from."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -66,9 +67,9 @@ class GroupKeys:
         one, source = self._unit.pieces[piece], self._unit.source
         if not one.shard.kind.has_columns:
             raise CorpusError(f"{one.shard.name}: a file of plain text has no column {self._column!r}. {_ADVICE}")
-        columns = (source.text_column, self._column, source.text_separator, source.conversations)
+        reading = replace(source.reading, id_column=self._column)
         try:  # a missing group is reported when it is needed; other bad documents are left out anyway
-            yield from read_batches(one.shard, *columns, part=one.part, on_bad=self._found_bad, limits=self._limits)
+            yield from read_batches(one.shard, reading, one.part, self._found_bad, self._limits)
         except ColumnError as error:
             raise CorpusError(f"{error.words} {_ADVICE}") from None
 

@@ -265,21 +265,13 @@ def _read(
 
     passes = on_bad if source.on_bad_document == "quarantine" else None
     assert shard.source is not None
-    columns = shard.source.columns
+    reading = shard.source.reading
     batches: list[Batch] = []
     n_read = n_file = 0
     is_at_end, is_nearly_read = True, False
 
     def read(some: ShardRange | None) -> Iterator[Batch]:
-        return read_batches(
-            shard,
-            *columns,
-            batch_bytes=_BATCH_BYTES,
-            part=some,
-            on_bad=passes,
-            limits=limits,
-            drop=without_dropped,
-        )
+        return read_batches(shard, reading, some, passes, replace(limits, batch_bytes=_BATCH_BYTES), without_dropped)
 
     try:
         for batch in read(part):

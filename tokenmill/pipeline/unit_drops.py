@@ -83,7 +83,7 @@ def _keys(units: Sequence[Unit]) -> dict[str, str]:
     code = code_digest("count")
     return {
         unit.name: unit_key(
-            stage=_STAGE, content=content(unit, with_rows=False), code=code, source=unit.source.reading()
+            stage=_STAGE, content=content(unit, with_rows=False), code=code, source=unit.source.reading.as_key()
         )
         for unit in units
     }

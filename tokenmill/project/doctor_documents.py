@@ -4,15 +4,15 @@ import json
 import re
 from collections.abc import Sequence
 
+from tokenmill.config.sources import Reading
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import Shard, read_batches
 from tokenmill.corpus.units import source_folder
 from tokenmill.errors import CorpusError
 from tokenmill.layout import RAW_DIRECTORY
 
-_BATCH_BYTES = 1 << 16
 _TEXT_COLUMNS = ("text", "content", "body", "document", "raw_content", "markdown", "code", "article", "story")
-_LIMITS = Limits(document_bytes_max=1 << 24, block_bytes_max=1 << 26)  # larger ones are left to the build
+_LIMITS = Limits(document_bytes_max=1 << 24, block_bytes_max=1 << 26, batch_bytes=1 << 16)  # more is left to the build
 
 
 def named_sources(looked: Sequence[tuple[Shard, str | None]]) -> str | None:
@@ -44,11 +44,12 @@ def named_sources(looked: Sequence[tuple[Shard, str | None]]) -> str | None:
 def _text_column(shard: Shard) -> str | None:
     """The column or key of a file that seems to have its texts: the first with a usual name that can be read as one."""
     assert shard.source is not None
-    _, id_column, separator, _ = shard.source.columns
+    reading = shard.source.reading
     for column in _TEXT_COLUMNS:
-        if column != id_column:
+        if column != reading.id_column:
             try:
-                next(read_batches(shard, column, id_column, separator, None, _BATCH_BYTES, limits=_LIMITS), None)
+                tried = Reading(column, reading.id_column, reading.separator)
+                next(read_batches(shard, tried, limits=_LIMITS), None)
             except CorpusError:
                 continue
             return column

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -159,14 +159,10 @@ def _beginning(
     assert source is not None
     read = read_batches(
         piece.shard,
-        source.text_column,
-        language_column,
-        source.text_separator,
-        source.conversations,
-        batch_bytes=n_bytes,
-        part=piece.part,
+        replace(source.reading, id_column=language_column),
+        piece.part,
         on_bad=lambda bad: refused.append(f"{piece.shard.name}: {bad.reason}"),
-        limits=limits,
+        limits=replace(limits, batch_bytes=n_bytes),
         drop=lambda row, texts, _ids: without(texts, [one - row for one in dropped if 0 <= one - row < len(texts)]),
     )
     found = []

@@ -14,7 +14,7 @@ import msgspec
 from tokenmill.config.params import Count, Source
 from tokenmill.console import progress, say
 from tokenmill.corpus.drop import DropList, drop_list
-from tokenmill.corpus.provenance import CountedShard, CountedSource, Provenance, Samples, write_provenance
+from tokenmill.corpus.provenance import CountedShard, Provenance, Samples, counted_source, write_provenance
 from tokenmill.corpus.quarantine import Documents, LeftOut, check_limit, left_out
 from tokenmill.corpus.shards import matching_names
 from tokenmill.corpus.units import Unit
@@ -130,7 +130,7 @@ def count(
                     for one, sha256 in runner.corpus.sha256.items()
                 ],
                 samples.texts(source, runner.memory.limits, drop_list(root, source.drop, runner.has_ids).find),
-                {name: CountedSource(*one.columns) for name, one in runner.sources().items() if name is not None},
+                {name: counted_source(one) for name, one in runner.sources().items() if name is not None},
                 source.conversations,
                 source.format,
             )
@@ -171,7 +171,7 @@ def count_keys(
             content=content(unit, with_rows=False),
             groups=list(by_weight[unit.name].values()),
             drop=drops[unit.name].as_key(),
-            source=unit.source.reading(),
+            source=unit.source.reading.as_key(),
             **decides,
         )
         for unit in units

@@ -432,7 +432,7 @@ def encode_keys(
             content=content(unit, with_rows=unit.source.id_column is None),  # a document's id is its row then
             drop=drops[unit.name].as_key(),
             special=unit.source.special_tokens_in_text,
-            source=unit.source.reading(),
+            source=unit.source.reading.as_key(),
             **decides,
         )
         for unit in units

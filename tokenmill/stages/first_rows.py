@@ -119,6 +119,7 @@ def _smaller(limits: Limits) -> Limits:
     return Limits(
         min(limits.document_bytes_max or _DOCUMENT_BYTES_MAX, _DOCUMENT_BYTES_MAX),
         min(limits.block_bytes_max or _BLOCK_BYTES_MAX, _BLOCK_BYTES_MAX),
+        _BATCH_BYTES,
     )
 
 
@@ -145,9 +146,7 @@ class _Bad:
         n_before, n_read, self._n_here, self.setting = self._n, 0, 0, None
         first: Batch | None = None
         assert shard.source is not None
-        read = read_batches(
-            shard, *shard.source.columns, _BATCH_BYTES, on_bad=partial(self._found, shard), limits=limits, drop=drop
-        )
+        read = read_batches(shard, shard.source.reading, on_bad=partial(self._found, shard), limits=limits, drop=drop)
         try:
             with closing(read):  # type: ignore[type-var]
                 for batch in read:
@@ -196,7 +195,7 @@ def _alone(shard: Shard, limits: Limits) -> CorpusError | None:
     """The error that a build raises for the first bad document of a file."""
     assert shard.source is not None
     try:
-        for _ in read_batches(shard, *shard.source.columns, _BATCH_BYTES, limits=limits):
+        for _ in read_batches(shard, shard.source.reading, limits=limits):
             pass
     except CorpusError as error:
         return error
@@ -262,16 +261,7 @@ def _why_not_there(shard: Shard, column: str, limits: Limits) -> str | None:
         return f"{shard.name}: a text file has no columns"
     if source.conversations is None and column == source.text_column:
         return f"{shard.name}: it is the column of the documents"
-    read = read_batches(
-        shard,
-        source.text_column,
-        column,
-        source.text_separator,
-        source.conversations,
-        _BATCH_BYTES,
-        on_bad=on_bad,
-        limits=limits,
-    )
+    read = read_batches(shard, replace(source.reading, id_column=column), on_bad=on_bad, limits=limits)
     try:
         with closing(read):  # type: ignore[type-var]
             for batch in read:

@@ -16,6 +16,7 @@ from tokenmill.artifacts.model_card import make_card, measure_training, write_ca
 from tokenmill.chat.shipped import ship_template
 from tokenmill.config.lockfile import pinned
 from tokenmill.config.params import N_BYTES, Chat, Extend, TokenizerSource, TrainVocab
+from tokenmill.config.sources import Reading
 from tokenmill.console import progress, say
 from tokenmill.corpus.provenance import Provenance, read_provenance
 from tokenmill.corpus.reader import find_shards, read_batches
@@ -244,8 +245,8 @@ def _changes(
     asked = "train_vocab.extend.old_glob"
     for shard in find_shards(root, extended.old_glob, asked, provenance.source()) if extended.old_glob else ():
         source = named.get(shard.name, provenance)
-        columns = (source.text_column, source.id_column, source.text_separator, source.conversations)
-        for batch in read_batches(shard, *columns, limits=memory.limits):
+        reading = Reading(source.text_column, source.id_column, source.text_separator, source.conversations)
+        for batch in read_batches(shard, reading, limits=memory.limits):
             n_documents += len(batch.texts)
             n_changed += changed_documents(old, new, batch.texts)
     if extended.old_glob:

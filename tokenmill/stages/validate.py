@@ -267,7 +267,7 @@ def _keys(
             tokens=entries[unit.output].sha256,
             bad=[rows.n_bad for rows in entries[unit.output].rows],
             drop=drops[unit.name].as_key(),
-            source=unit.source.reading(),
+            source=unit.source.reading.as_key(),
             special_in_text=judges[unit.name].special_in_text,
             references=[*versions, list(judges[unit.name].engines)],
             **decides,
