@@ -18,7 +18,6 @@ __all__ = [
     "Encoder",
     "Merger",
     "TextFinder",
-    "ZstdDecompressor",
     "bpe_json",
     "byte_order",
     "count_ids",
@@ -159,14 +158,6 @@ class Merger:
         """A batch of the sum, or the hungry runs, which must be fed. With neither, the sum is complete."""
     def totals(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """The numbers of distinct pre-tokens, occurrences and bytes of text, first of the output, then of the dropped sums."""
-
-@final
-class ZstdDecompressor:
-    """Decompresses zstd frames, one behind the other, that come in pieces. A window may have 2 ** `window_log_max` bytes."""
-    def __new__(cls, window_log_max: int) -> Self: ...
-    def decompress(self, data: bytes, n_bytes_max: int) -> tuple[bytes, int, bool]:
-        """At most `n_bytes_max` decompressed bytes, how many bytes of the data were used for them, and whether a frame ends there.
-        Raises OSError for what is no zstd frame, or has a larger window."""
 
 def train(
     pretokens: Any,

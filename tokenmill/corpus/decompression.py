@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import zstandard
 
-from tokenmill import _core
 from tokenmill.corpus.zstd_frames import HEADER_BYTES_MAX, large_window
 from tokenmill.errors import CorpusError
 
 _BY_PYARROW = {".gz": "gzip", ".zst": "zstd"}
 _READ_BYTES = 1 << 16
+_ZSTD_PIECE_BYTES = 1 << 8  # given to zstd at once: 4 bytes of a bomb become 128 KiB
 
 
 def decompressed(file: pa.NativeFile, compression: str, memory_bytes_max: int | None, name: str) -> Any:
@@ -46,25 +47,29 @@ class _Zstd:
 
     def __init__(self, file: pa.NativeFile, window_log_max: int) -> None:
         self._file = file
-        self._decompressor = _core.ZstdDecompressor(window_log_max)
-        self._given = b""
-        self._is_between_frames = True
+        self._decoder = zstandard.ZstdDecompressor(max_window_size=1 << window_log_max)
+        self._frame: zstandard.ZstdDecompressionObj | None = None
+        self._given = self._found = memoryview(b"")
 
     def read(self, n_bytes: int) -> bytes:
         """The next bytes, up to `n_bytes`; none at the end."""
-        while True:
-            self._given = self._given or self._file.read(_READ_BYTES)
-            is_end = not self._given
-            if is_end and self._is_between_frames:
-                return b""
-            found, n_used, is_between_frames = self._decompressor.decompress(self._given, n_bytes)
-            self._given = self._given[n_used:]
-            if found or n_used:
-                self._is_between_frames = is_between_frames
-            if found:
-                return found
-            if is_end:
-                raise OSError("the compressed stream is truncated")
+        while not self._found:
+            self._given = self._given or memoryview(self._file.read(_READ_BYTES))
+            if not self._given:
+                if self._frame is not None:
+                    raise OSError("the compressed stream is truncated")
+                break
+            self._frame = self._frame or self._decoder.decompressobj()
+            piece = self._given[:_ZSTD_PIECE_BYTES]
+            try:
+                self._found = memoryview(self._frame.decompress(piece))
+            except zstandard.ZstdError as error:
+                raise OSError(str(error)) from None
+            self._given = self._given[len(piece) - len(self._frame.unused_data) :]
+            if self._frame.eof:
+                self._frame = None
+        found, self._found = self._found[:n_bytes], self._found[n_bytes:]
+        return bytes(found)
 
 
 class _Streams:

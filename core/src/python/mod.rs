@@ -7,7 +7,6 @@ mod attaching;
 mod calls;
 mod checking;
 mod counting;
-mod decompressing;
 mod encoding;
 mod finding;
 mod ids;
@@ -69,7 +68,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CODE_HASH", env!("TOKENMILL_CODE_HASH"))?;
     module.add_class::<counting::Counter>()?;
     module.add_class::<counting::Merger>()?;
-    module.add_class::<decompressing::ZstdDecompressor>()?;
     module.add_class::<encoding::PyEncoder>()?;
     module.add_class::<finding::TextFinder>()?;
     module.add_function(wrap_pyfunction!(patterns, module)?)?;
