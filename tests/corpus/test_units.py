@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import find_shards, read_batches
-from tokenmill.corpus.units import Corpus, _Lines, cut
+from tokenmill.corpus.shard_ranges import _Lines
+from tokenmill.corpus.units import Corpus, cut
 from tokenmill.errors import CorpusError
 from tokenmill.storage.file_facts import Digests
 

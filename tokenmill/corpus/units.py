@@ -16,21 +16,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import PurePosixPath
-from typing import BinaryIO
 
 import msgspec
 
 from tokenmill.config.sources import DocumentSource
-from tokenmill.corpus.parquet_files import read_metadata
 from tokenmill.corpus.shard_files import open_shard
+from tokenmill.corpus.shard_ranges import blocks, ends_chunk, line_ranges, row_group_ranges
 from tokenmill.corpus.shards import Shard, ShardRange, inside
 from tokenmill.errors import CorpusError, unreadable
 from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.pointers import POINTER_BYTES_MAX, refuse_pointer
 from tokenmill.storage.retries import with_retries
 
-_READ_BYTES = 1 << 20
-_LINE_FEED = 10
 _NAME_BYTES_MAX = 255  # the limit of file systems
 UNREAD = ""  # the digest of an unread file
 _SHARD_COST_BYTES = 1024  # added to each small shard's size, so that empty shards fill units too
@@ -107,10 +104,6 @@ class _Cut(msgspec.Struct, frozen=True, array_like=True):
 
     sha256: str
     parts: list[tuple[ShardRange, str]]
-
-
-class Stopped(Exception):
-    """Raised when the build ends while a file is being read."""
 
 
 def cut(
@@ -223,115 +216,14 @@ def _look(shard: Shard, unit_bytes_max: int, stopped: Callable[[], bool]) -> _Cu
                 refuse_pointer(shard.name, file)
                 file.seek(0)
             if may_be_cut and shard.kind.is_cut_at_lines:
-                parts = list(_line_parts(file, shard.n_bytes, unit_bytes_max, whole.update, stopped))
-            for block in _blocks(file, None, stopped):
+                parts = list(line_ranges(file, shard.n_bytes, unit_bytes_max, whole.update, stopped))
+            for block in blocks(file, None, stopped):
                 whole.update(block)
         if may_be_cut and shard.kind.format == "parquet":
-            parts = [(part, whole.hexdigest()) for part in _row_group_parts(shard, unit_bytes_max)]
+            parts = [(part, whole.hexdigest()) for part in row_group_ranges(shard, unit_bytes_max)]
     except OSError as error:
         raise unreadable(str(shard.path), error) from None
     return _Cut(whole.hexdigest(), parts if len(parts) > 1 else [])
-
-
-def _blocks(file: BinaryIO, n_bytes: int | None, stopped: Callable[[], bool]) -> Iterator[bytes]:
-    """The next `n_bytes` of a file in blocks; None: to its end."""
-    while n_bytes != 0 and (block := file.read(_READ_BYTES if n_bytes is None else min(n_bytes, _READ_BYTES))):
-        if stopped():
-            raise Stopped
-        yield block
-        n_bytes = None if n_bytes is None else n_bytes - len(block)
-
-
-def _line_parts(
-    file: BinaryIO, n_bytes: int, unit_bytes_max: int, take: Callable[[bytes], None], stopped: Callable[[], bool]
-) -> Iterator[tuple[ShardRange, str]]:
-    """The parts of a file of lines. `take`: is called with all bytes of the file."""
-    start = first_row = 0
-    first_line = 1
-    while start < n_bytes:
-        end = _end_of_part(file, start, n_bytes, unit_bytes_max)
-        digest, lines = hashlib.sha256(), _Lines()
-        file.seek(start)
-        for block in _blocks(file, end - start, stopped):
-            digest.update(block)
-            take(block)
-            lines.add(block)
-        lines.end()
-        yield ShardRange(start, end, end - start, first_row, first_line), digest.hexdigest()
-        start, first_row, first_line = end, first_row + lines.n_lines - lines.n_blank, first_line + lines.n_lines
-
-
-class _Lines:
-    """Counts lines and blank lines in bytes that come in blocks."""
-
-    def __init__(self) -> None:
-        self.n_lines = self.n_blank = 0
-        self._is_open = False  # whether a line is unfinished
-        self._is_blank = True  # whether the unfinished line is blank so far
-
-    def add(self, block: bytes) -> None:
-        """Takes the next bytes, at least one."""
-        import numpy as np
-
-        text = np.frombuffer(block, np.uint8)
-        ends = np.flatnonzero(text == _LINE_FEED)
-        head = block[: ends[0] + 1] if len(ends) else block
-        self._is_open, self._is_blank = True, self._is_blank and head.isspace()
-        if not len(ends):
-            return
-        self.end()
-        first, last = int(ends[0]), int(ends[-1])
-        self.n_lines += len(ends) - 1
-        if any(bytes([byte]).isspace() for byte in np.unique(text[ends[:-1] + 1])):  # otherwise no line is blank
-            self.n_blank += sum(not line.strip() for line in block[first + 1 : last].split(b"\n"))
-        rest = block[last + 1 :]
-        self._is_open, self._is_blank = bool(rest), not rest.strip()
-
-    def end(self) -> None:
-        """Ends the open line, if there is one."""
-        if self._is_open:
-            self.n_lines, self.n_blank = self.n_lines + 1, self.n_blank + self._is_blank
-        self._is_open, self._is_blank = False, True
-
-
-def _end_of_part(file: BinaryIO, start: int, n_bytes: int, unit_bytes_max: int) -> int:
-    """The end of a part, after a line: at most `unit_bytes_max` from its start, unless a line is longer than half of that."""
-    if n_bytes - start <= unit_bytes_max:
-        return n_bytes
-    file.seek(start + unit_bytes_max // 2)
-    while (piece := file.readline(_READ_BYTES)) and not piece.endswith(b"\n"):
-        pass
-    end = file.tell()
-    line_bytes = checksum = 0
-    while piece := file.readline(_READ_BYTES):
-        line_bytes, checksum = line_bytes + len(piece), zlib.crc32(piece, checksum)
-        if end + line_bytes - start > unit_bytes_max:
-            break
-        if not piece.endswith(b"\n") and end + line_bytes < n_bytes:
-            continue
-        end += line_bytes
-        if ends_chunk(checksum, line_bytes, unit_bytes_max):
-            break
-        line_bytes = checksum = 0
-    return end
-
-
-def _row_group_parts(shard: Shard, unit_bytes_max: int) -> Iterator[ShardRange]:
-    import pyarrow as pa
-
-    try:
-        metadata = read_metadata(shard)
-    except pa.ArrowException:
-        return  # reading the documents will report the error
-    start = first_row = n_bytes = n_rows = 0
-    for i in range(metadata.num_row_groups):
-        group = metadata.row_group(i)
-        group_bytes = sum(group.column(j).total_compressed_size for j in range(group.num_columns))
-        if i > start and n_bytes + group_bytes > unit_bytes_max:
-            yield ShardRange(start, i, n_bytes, first_row, 1)
-            start, first_row, n_bytes, n_rows = i, first_row + n_rows, 0, 0
-        n_bytes, n_rows = n_bytes + group_bytes, n_rows + group.num_rows
-    yield ShardRange(start, metadata.num_row_groups, n_bytes, first_row, 1)
 
 
 def _groups(small: Sequence[Piece], unit_bytes_max: int) -> Iterator[list[Piece]]:
@@ -352,11 +244,6 @@ def _groups(small: Sequence[Piece], unit_bytes_max: int) -> Iterator[list[Piece]
             group, group_bytes = [], 0
     if group:
         yield group
-
-
-def ends_chunk(checksum: int, n_bytes: int, unit_bytes_max: int) -> bool:
-    """True on average once per eighth of a unit. Of 100 units that are half full, 2 become full before it is true."""
-    return checksum * unit_bytes_max < n_bytes << 35
 
 
 def source_name(shard: Shard) -> str:

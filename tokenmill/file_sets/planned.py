@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from math import ceil
 
-from tokenmill.corpus.units import ends_chunk
+from tokenmill.corpus.shard_ranges import ends_chunk
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.manifest import Files, MixedSource
 from tokenmill.file_sets.items import Choice, EncodedUnit, Part
