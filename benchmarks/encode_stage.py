@@ -38,7 +38,7 @@ _STEPS = {  # by the innermost of these functions
     "unit_index.<locals>.add": "write the document index",
     "line_reader.<locals>.read": "parse JSON",
     "_read_jsonl": "read and decompress",
-    "UnitWork._done": "all else",
+    "TaskRunner._run": "all else",
 }
 
 

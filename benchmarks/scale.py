@@ -38,7 +38,7 @@ from tokenmill.dataset.manifest import (
     write_manifest,
 )
 from tokenmill.pipeline.batches import batches_of, tasks_max
-from tokenmill.pipeline.unit_runner import content
+from tokenmill.pipeline.unit_content import content
 from tokenmill.storage.unit_store import unit_key
 
 SCENARIOS = {

@@ -5,18 +5,18 @@ from typing import Any
 
 from prefect import State, task
 
-from tokenmill.orchestration.unit_tasks import STAGE_TASK, Do, finished, map_units
+from tokenmill.orchestration.prefect_tasks import STAGE_TASK, PrefectTasks, run_batch
 from tokenmill.pipeline.batches import Batch
 from tokenmill.pipeline.build import Build
 from tokenmill.stages import recipe
 
 
 @task(name="count", **STAGE_TASK)
-def count_units(batch: Batch, do: Do) -> State[Any]:
+def count_batch(batch: Batch) -> State[Any]:
     """Counts the pre-tokens of a batch of units of documents."""
-    return finished("count", batch, do)
+    return run_batch(batch)
 
 
 def count(build: Build) -> None:
     """Counts the pre-tokens of all documents into data/counts, unless the stage is up to date."""
-    build.stage("count", partial(recipe.count, run_units=map_units(count_units)))
+    build.stage("count", partial(recipe.count, pool=PrefectTasks(count_batch)))

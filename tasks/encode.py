@@ -5,18 +5,18 @@ from typing import Any
 
 from prefect import State, task
 
-from tokenmill.orchestration.unit_tasks import STAGE_TASK, Do, finished, map_units
+from tokenmill.orchestration.prefect_tasks import STAGE_TASK, PrefectTasks, run_batch
 from tokenmill.pipeline.batches import Batch
 from tokenmill.pipeline.build import Build
 from tokenmill.stages import recipe
 
 
 @task(name="encode", **STAGE_TASK)
-def encode_units(batch: Batch, do: Do) -> State[Any]:
+def encode_batch(batch: Batch) -> State[Any]:
     """Encodes a batch of units of documents, each into one file of tokens."""
-    return finished("encode", batch, do)
+    return run_batch(batch)
 
 
 def encode(build: Build) -> None:
     """Encodes all documents into data/tokens, unless the stage is up to date."""
-    build.stage("encode", partial(recipe.encode, run_units=map_units(encode_units)))
+    build.stage("encode", partial(recipe.encode, pool=PrefectTasks(encode_batch)))

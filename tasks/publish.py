@@ -4,7 +4,7 @@ from pathlib import Path
 
 from prefect import task
 
-from tokenmill.orchestration.unit_tasks import STAGE_TASK
+from tokenmill.orchestration.prefect_tasks import STAGE_TASK
 from tokenmill.stages import publish as steps
 from tokenmill.versioning.publish import Publication
 

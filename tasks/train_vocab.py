@@ -5,7 +5,7 @@ from typing import Any
 from prefect import State, task
 from prefect.states import Completed
 
-from tokenmill.orchestration.unit_tasks import STAGE_TASK
+from tokenmill.orchestration.prefect_tasks import STAGE_TASK
 from tokenmill.pipeline.build import Build
 from tokenmill.quantities import size
 from tokenmill.stages import recipe

@@ -47,8 +47,8 @@ _PASSING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN)
 
 class TokenmillError(Exception):
     """Base of every error that a user can correct. `message`: one line, or a list of lines; passwords in URLs are removed. `code`:
-    a key of `error_pages`; default: the class's code. `where`, `fix`: the beginning of the message that says where, and the end that
-    says what to do, given if they cannot be parsed from the text."""
+    a key of `error_pages`; default: the class's code. `where`, `fix`: the beginning of the message that says where, and the end
+    that says what to do, given if they cannot be parsed from the text."""
 
     code: str = "TM900"
 

@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from tests.builders.rounds import driven
 from tests.tokenizer.test_tokenizer import TOKENIZER
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.config.params import Pack, Shuffle
@@ -27,7 +27,7 @@ from tokenmill.dataset.manifest import (
     TableFile,
 )
 from tokenmill.errors import ChatError
-from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, SetFacts, Work, n_tokens_of
+from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, n_tokens_of
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.formats.interface import Shape
 from tokenmill.formats.parquet import write_tokens
@@ -113,25 +113,6 @@ def write_unit(
     return EncodedUnit(f"{name}.parquet", tokens, index, [(f"{name}.jsonl", 0)], content, source)
 
 
-class Done(NamedTuple):
-    folder: Path
-    facts: SetFacts
-
-
-def finish_in(folder: Path) -> Any:
-    """Does work in new folders below this one."""
-    folder.mkdir(parents=True, exist_ok=True)
-
-    def finish(work: Sequence[Work]) -> list[Done]:
-        done = []
-        for one in work:
-            own = Path(tempfile.mkdtemp(dir=folder))
-            done.append(Done(own, one.do(own)))
-        return done
-
-    return finish
-
-
 def files_of(
     pack: Pack | None = None,
     splits: dict[str, float] | None = None,
@@ -164,16 +145,10 @@ def arranged(
     tokens_digest: str = "0" * 64,
 ) -> tuple[Arrangement, list[ArrangedSet]]:
     """The arrangement of these units, and its sets, whose items can be read."""
-    found = Arrangement(
-        files,
-        [SET_FORMATS[name] for name in formats],
-        shape_of_conversations(id_max),
-        finish_in(folder),
-        1,
-        {},
-    )
-    sets = found.sets(units, tokens_digest)
-    found.prepare(sets)
+    kinds = [SET_FORMATS[name] for name in formats]
+    found = Arrangement("encode", files, kinds, shape_of_conversations(id_max), 1, "")
+    sets = driven(found.sets(units, tokens_digest), folder)
+    driven(found.prepare(sets), folder)
     return found, sets
 
 

@@ -210,7 +210,7 @@ def load_modules() -> None:
 
     import tokenmill.cli.main
     import tokenmill.pipeline.build
-    import tokenmill.pipeline.executor  # noqa: F401
+    import tokenmill.pipeline.run  # noqa: F401
 
     with contextlib.suppress(ImportError):
         import pandas  # noqa: F401 — pyarrow imports it for the first array, where it is installed: 0.4 s a build

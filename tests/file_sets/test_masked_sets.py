@@ -1,5 +1,6 @@
 """Loss masks follow their tokens through splits, mixtures, packing, padding and shuffle, and are checked with them."""
 
+import tempfile
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.builders.rounds import driven
 from tests.dataset.made_conversations import (
     Conversation,
     arranged,
     files_of,
-    finish_in,
     items_of,
     manifest_of,
     shape_of_conversations,
@@ -205,8 +206,8 @@ def test_changed_masks_labels_and_positions_are_found_and_named(format: str, shu
     manifest = manifest_of(units, units_of, ID_MAX, files, entries, arrangement.packed)
 
     def check(some: Any = manifest) -> list[tuple[str, str]]:
-        finish = finish_in(tmp_path / "check")
-        found = wrong_sets(some, tokens, units, documents, finish, lambda _: False, lambda _: None, 1, "")
+        checks = wrong_sets(some, tokens, units, documents, lambda _: False, lambda _: None, 1, "")
+        found = driven(checks, Path(tempfile.mkdtemp(dir=tmp_path)))
         return [(one.file, one.what) for one in found]
 
     assert check() == []

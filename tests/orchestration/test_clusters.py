@@ -13,15 +13,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from tests.builders.rounds import CallTask
 from tests.conftest import REPOSITORY, Project
 from tests.standing import Server, end
-from tokenmill.corpus.units import Unit
-from tokenmill.errors import ClusterError, CorpusError, ParamsError, SpecialTokenError
+from tokenmill.errors import ClusterError, ParamsError
 from tokenmill.orchestration import engines
-from tokenmill.pipeline.batches import batches_of
-from tokenmill.pipeline.unit_work import UnitWork, advance_nothing
+from tokenmill.pipeline.batches import groups_of
+from tokenmill.pipeline.run_task import TaskRunner, advance_nothing
+from tokenmill.rounds import is_always_acceptable
 from tokenmill.stages.count_sums import SumFacts
 from tokenmill.storage.unit_store import UnitStore
 
@@ -328,12 +330,12 @@ def test_a_build_of_many_units_has_few_task_runs(project: Project, server: Serve
 
 
 def test_batches_have_all_units_in_order_and_about_the_same_size() -> None:
-    units = [Unit(str(i), "", ()) for i in range(1000)]
-    batches = batches_of(units, 7)
-    assert [unit for one in batches for unit in one.units] == units
-    assert {len(one.units) for one in batches} <= {142, 143}
-    assert [one.name for one in batches_of(units[:3], 7)] == ["0", "1", "2"]
-    assert batches_of([], 7) == []
+    tasks = [CallTask(name=str(i), key=str(i)) for i in range(1000)]
+    groups = groups_of(tasks, 7)
+    assert [task for group in groups for task in group] == tasks
+    assert {len(group) for group in groups} <= {142, 143}
+    assert [[task.name for task in group] for group in groups_of(tasks[:3], 7)] == [["0"], ["1"], ["2"]]
+    assert groups_of([], 7) == []
 
 
 def test_each_task_has_units_for_all_of_its_threads_but_no_worker_is_left_without_a_task() -> None:
@@ -356,58 +358,37 @@ def test_an_engine_whose_packages_are_missing_says_what_to_install(monkeypatch: 
         engines._needed("dask", "prefect_dask")
 
 
-def work_of(project: Project) -> UnitWork[SumFacts]:
-    return UnitWork(
+def runner_of(project: Project) -> TaskRunner[SumFacts]:
+    runner = TaskRunner(
         "count",
-        project.root,
-        lambda job: SumFacts(1),
-        {"a": "ab" * 32},
-        {},
-        {},
-        UnitStore(project.root),
         SumFacts,
-        lambda facts: True,
-        None,
+        is_always_acceptable,
+        project.root,
+        UnitStore(project.root),
         False,
+        None,
         advance_nothing,
     )
+    return runner.for_worker(1, None)
 
 
 def test_a_worker_refuses_another_tokenmill_and_a_folder_that_it_does_not_see(project: Project, tmp_path: Path) -> None:
-    import msgspec
-
-    units = [Unit("a", "", ())]
-    work = work_of(project).for_worker(units, 1)
-    [done] = work.outcomes(units)
+    tasks, runner = [CallTask(name="a", key="ab" * 32)], runner_of(project)
+    [done] = runner.outcomes(tasks)
     assert not isinstance(done, Exception)
+    assert runner.remote is not None
     with pytest.raises(ClusterError, match="has another tokenmill than the build"):
-        msgspec.structs.replace(work, code="other").outcomes(units)
+        msgspec.structs.replace(runner, remote=runner.remote._replace(code="other")).outcomes(tasks)
     with pytest.raises(ClusterError, match="does not see this project"):
-        msgspec.structs.replace(work, root=tmp_path / "elsewhere").outcomes(units)
+        msgspec.structs.replace(runner, root=tmp_path / "elsewhere").outcomes(tasks)
 
 
 def test_a_unit_that_another_worker_has_finished_is_not_done_again(project: Project) -> None:
-    import msgspec
+    runner = runner_of(project)
+    runner.outcomes([CallTask(name="a", key="ab" * 32)])
 
-    units = [Unit("a", "", ())]
-    work = work_of(project).for_worker(units, 1)
-    work.outcomes(units)
-
-    def never(_job: object) -> SumFacts:
+    def never(_task: object) -> None:
         raise AssertionError
 
-    [done] = msgspec.structs.replace(work, do=never).outcomes(units)
+    [done] = runner.outcomes([CallTask(name="a", key="ab" * 32, call=never)])
     assert not isinstance(done, Exception)
-
-
-def test_errors_come_from_workers_as_they_were_raised() -> None:
-    from distributed.protocol import deserialize, serialize
-
-    for error in (SpecialTokenError(3, None, "<|x|>"), CorpusError("a: b", code="TM209", where="a")):
-        copy = deserialize(*serialize(error))
-        assert (type(copy), str(copy), copy.__dict__, copy.code) == (
-            type(error),
-            str(error),
-            error.__dict__,
-            error.code,
-        )

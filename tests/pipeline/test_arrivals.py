@@ -13,7 +13,7 @@ from tests.in_process import tokenmill
 from tests.registry import Team, cli, commit, copied, make_team, run
 from tokenmill.errors import CorpusError
 from tokenmill.pipeline.build import Build, alone, start
-from tokenmill.pipeline.executor import RunUnits, run_in_threads
+from tokenmill.pipeline.pools import Threads
 from tokenmill.stages import recipe
 from tokenmill.stages.recipe import run_inline
 from tokenmill.stages.refresh import refresh
@@ -30,14 +30,13 @@ def build_while(project: Project, arrive: Callable[[str], object]) -> list[Stage
         arrive(f"in {name}")
         return done
 
-    run_units: RunUnits = run_in_threads(2)
     with alone(project.root, wait=False):
         build = start(project.root / "params.yaml", None, False, False)
         arrive("before count")
         for name, work in (("count", recipe.count), ("encode", recipe.encode), ("validate", recipe.validate)):
             if name == "encode":
                 build.stage("train-vocab", recipe.train_vocab)
-            build.stage(name, partial(stage, name, partial(work, run_units=run_units)))
+            build.stage(name, partial(stage, name, partial(work, pool=Threads(2))))
             arrive(f"after {name}")
         return build.finished()
 

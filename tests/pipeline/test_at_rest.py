@@ -8,11 +8,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.builders.rounds import CallTask, driven
 from tests.conftest import Project
 from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.pipeline.build import Build, start
-from tokenmill.pipeline.executor import run_in_threads
-from tokenmill.pipeline.unit_work import Job
+from tokenmill.rounds import Round, do
+from tokenmill.stages.count_sums import SumFacts
 from tokenmill.summary import StageSummary
 
 Change = Callable[[Project], object]
@@ -170,12 +171,14 @@ def somebody() -> Iterator[str]:
 
 def test_a_unit_whose_input_changed_while_it_was_read_is_not_kept(project: Project) -> None:
     build = build_of(project)
-    units = build.runner.corpus.units
-
-    def do(_job: Job) -> int:
-        project.write("a.jsonl", ["other"])
-        return 0
-
+    unit = build.project.units[0]
+    change = CallTask(
+        name="a",
+        key="ab" * 32,
+        unit=unit,
+        seen=build.project.seen(unit),
+        call=lambda _: project.write("a.jsonl", ["other"]),
+    )
     with pytest.raises(CorpusError, match=r"a\.jsonl: changed while it was read"):
-        build.runner.finish("count", do, units[:1], {units[0].name: "ab" * 32}, int, run_in_threads(1))
-    assert build.runner.store.find("ab" * 32, int) is None
+        driven(do(Round("count", [change], SumFacts)), project.root)
+    assert build.store.find("ab" * 32, SumFacts) is None

@@ -183,7 +183,7 @@ def test_code_changed_in_a_room_that_decides_bytes_redoes_the_units_of_its_stage
     project_settings = list(range(1, 9))
     assert all(done_anew().values())
     assert not any(done_anew().values())
-    no_units = ("storage/atomic.py", "report/measures.py", "pipeline/unit_runner.py")
+    no_units = ("storage/atomic.py", "report/measures.py", "pipeline/run.py")
     for paths, stages in {
         ("pretokenizers/patterns.py",): {"count", "encode", "validate"},
         ("formats/tokens.py",): {"encode", "validate"},

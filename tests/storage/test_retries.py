@@ -4,32 +4,28 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.rounds import CallTask, driven
 from tests.conftest import Project
 from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import read_batches
 from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.units import Unit
 from tokenmill.errors import CorpusError, DamagedError, PassingError
-from tokenmill.pipeline.build import start
-from tokenmill.pipeline.executor import run_in_threads
-from tokenmill.pipeline.unit_work import Job
+from tokenmill.rounds import Round, do
 from tokenmill.stages.count_sums import SumFacts
 
 
 def tries_of(project: Project, fails: int, error: CorpusError) -> int:
     """How often a unit that fails so often is tried; raises what is raised then."""
-    runner = start(project.root / "params.yaml", "count", False, False).runner
     tried = []
 
-    def do(job: Job) -> SumFacts:
-        tried.append(job.unit)
+    def call(task: CallTask) -> None:
+        tried.append(task)
         if len(tried) <= fails:
             raise error
-        return SumFacts(1)
 
-    unit = Unit("a sum", "", ())
+    task = CallTask(name="a sum", key="ab" * 32, call=call)
     try:
-        [done] = runner.finish("count", do, [unit], {unit.name: "ab" * 32}, SumFacts, run_in_threads(1))
+        [done] = driven(do(Round("count", [task], SumFacts)), project.root)
         assert done.facts == SumFacts(1)
     except type(error):
         assert len(tried) <= fails

@@ -4,14 +4,14 @@ import random
 import tempfile
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from tokenmill.analysis.beside import beside, check_is_dataset, tokenizer_of
 from tokenmill.analysis.input_checks import check_inputs
@@ -47,11 +47,12 @@ from tokenmill.dataset.groups import GroupKeys, Groups, KnownGroups
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, TableFile, read_manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_INDEX_FILE, Part, has_column, write_tables, wrong_tables
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, ValidationError
-from tokenmill.file_sets.arrangement import SetFacts, Work
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.planned import documents_shape
 from tokenmill.layout import PARAMS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY
+from tokenmill.rounds import Rounds, T, Task
 from tokenmill.storage.atomic import read
+from tokenmill.storage.unit_store import Done
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning.stored import TOKENIZER, folder_name
 
@@ -367,20 +368,10 @@ class _Verification:
             )
             for (name, entry), part in zip(manifest.outputs(), parts, strict=True)
         ]
-        finish = partial(_in_folders, scratch / "sets", self._options.threads)
+        threads = self._options.threads
         try:
-            found_wrong = wrong_sets(
-                manifest,
-                self._dataset,
-                units,
-                shape,
-                finish,
-                lambda _: False,
-                lambda _: None,
-                self._options.threads,
-                "",
-            )
-            self._verdict.findings += [Finding(*one) for one in found_wrong]
+            checks = wrong_sets(manifest, self._dataset, units, shape, lambda _: False, lambda _: None, threads, "")
+            self._verdict.findings += [Finding(*one) for one in _drive(checks, scratch / "sets", threads)]
         except OSError:
             raise
         except Exception as error:  # noqa: BLE001 — a damaged file makes pyarrow raise errors of many kinds
@@ -484,23 +475,23 @@ class _Verification:
         self._find(f"../{path.parent.name}/{path.name}", wrong_quarantine(self._manifest, path))
 
 
-class _Made(NamedTuple):
-    folder: Path
-    facts: SetFacts
-
-
-def _in_folders(scratch: Path, threads: int, work: Sequence[Work]) -> list[_Made]:
-    """Does this work in folders of its own, and gives what each piece made."""
-
-    def do(job: tuple[int, Work]) -> _Made:
-        folder = first / str(job[0])
-        folder.mkdir()
-        return _Made(folder, job[1].do(folder))
-
+def _drive(rounds: Rounds[T], scratch: Path, threads: int) -> T:
+    """Runs rounds of tasks in threads, in folders below `scratch`, and gives what the generator returns."""
     scratch.mkdir(exist_ok=True)
-    first = Path(tempfile.mkdtemp(dir=scratch))
+
+    def run(task: Task[Any]) -> Done[Any]:
+        folder = Path(tempfile.mkdtemp(dir=scratch))
+        return Done(folder, task.run(folder, lambda n_bytes, n_tokens: None), {})
+
+    results: Any = None
     with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
-        return list(pool.map(do, enumerate(work)))
+        while True:
+            try:
+                round = rounds.send(results)
+            except StopIteration as end:
+                returned: T = end.value
+                return returned
+            results = list(pool.map(run, round.tasks))
 
 
 def _sample(manifest: Manifest, n_documents: int, seed: int) -> dict[str, set[int]]:

@@ -2,21 +2,22 @@
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from tokenmill.console import Advance
 from tokenmill.dataset.manifest import MANIFEST_FILE, FileSet, Manifest, SetPart
 from tokenmill.errors import ValidationError
-from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, Finish, Items, SetFacts, Work, n_tokens_of
+from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, Items, SetFacts, n_tokens_of
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import blends_of, epochs_of
 from tokenmill.formats.index import INDEX_FORMAT
 from tokenmill.formats.interface import Format, Shape
 from tokenmill.formats.table import SET_FORMATS
+from tokenmill.rounds import Round, Rounds, Task, do
 from tokenmill.storage.atomic import read
 from tokenmill.storage.unit_store import unit_key
 
@@ -31,37 +32,107 @@ class Wrong(NamedTuple):
     what: str
 
 
+class CheckTask(Task[SetFacts], frozen=True, kw_only=True):
+    """Compares the items of one part of a set with the expected ones. `folder`: of the set. `part`: its entry in the manifest."""
+
+    format: Format
+    folder: Path
+    stem: str
+    shape: Shape
+    items: Items
+    part: SetPart
+
+    def run(self, folder: Path, advance: Advance) -> SetFacts:
+        """Writes what is wrong to a file; an empty file if nothing is (see Task)."""
+        n_items = n_tokens = 0
+        reason = ""
+        try:
+            for batch in _same(self.format, self.folder, self.stem, self.shape, self.items()):
+                n_items += batch.num_rows
+                n_tokens += n_tokens_of(batch)
+            if (n_items, n_tokens) != (self.part.n_items, self.part.n_tokens):
+                says = f"{self.part.n_items:,} items and {self.part.n_tokens:,} tokens"
+                reason = f"{MANIFEST_FILE} says {says}; found {n_items:,} and {n_tokens:,}."
+        except ValidationError as error:
+            reason = str(error)
+        except (pa.ArrowException, ValueError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # a fault of the machine, not of the file
+            reason = f"cannot be read: {error}"
+        (folder / _REASON_FILE).write_text(reason, encoding="utf-8")
+        return SetFacts(n_items, n_tokens)
+
+
 def wrong_sets(
     manifest: Manifest,
     dataset: Path,
     units: Sequence[EncodedUnit],
     documents: Shape,
-    finish: Finish,
     is_done: Callable[[str], bool],
     remove: Callable[[Sequence[str]], None],
     threads: int,
     code: str,
-) -> Iterator[Wrong]:
-    """Yields what is wrong in the file sets of a dataset whose documents were checked before.
+) -> Rounds[list[Wrong]]:
+    """Returns what is wrong in the file sets of a dataset whose documents were checked before.
 
-    `units`: the documents' files, with document indexes derived again from them. `documents`: their shape. `finish`, `threads`: see
-    Arrangement. `is_done`: whether the result of work with this key is kept. `remove`: deletes the results of these keys. `code`:
-    the digest of this code, for the keys. This compares content; digests of files are checked elsewhere.
+    `units`: the documents' files, with document indexes derived again from them. `documents`: their shape. `threads`: see
+    Arrangement. `is_done`: whether the result of the task with this key is kept. `remove`: deletes the results of these keys.
+    `code`: the digest of this code, for the keys. This compares content; digests of files are checked elsewhere.
     """
     files = manifest.files
     if files is None:
-        if manifest.sets:
-            yield Wrong(MANIFEST_FILE, f"sets: it names file sets, and not how they are arranged. {_FORCE}")
-        return
+        return [Wrong(MANIFEST_FILE, f"sets: it names file sets, and not how they are arranged. {_FORCE}")] * bool(
+            manifest.sets
+        )
     if unknown := sorted({one.format for one in manifest.sets} - {*SET_FORMATS, INDEX_FORMAT.name}):
-        yield Wrong(MANIFEST_FILE, f"sets: {unknown[0]!r} is no format. {_FORCE}")
-        return
+        return [Wrong(MANIFEST_FILE, f"sets: {unknown[0]!r} is no format. {_FORCE}")]
+    wrong: list[Wrong] = []
     if (epochs := epochs_of(manifest.sources, units, files.splits)) != files.epochs:
-        yield Wrong(MANIFEST_FILE, f"files.epochs: it says {files.epochs}; its sources have {epochs}. {_FORCE}")
+        wrong.append(Wrong(MANIFEST_FILE, f"files.epochs: it says {files.epochs}; its sources have {epochs}. {_FORCE}"))
     names = dict.fromkeys(one.format for one in manifest.sets if one.format != INDEX_FORMAT.name)
     formats = [SET_FORMATS[name] for name in names]
-    arrangement = Arrangement(files, formats, documents, finish, threads, {"code": code})
-    expected = arrangement.sets(units, manifest.tokens_digest())
+    arrangement = Arrangement("validate", files, formats, documents, threads, code)
+    expected = yield from arrangement.sets(units, manifest.tokens_digest())
+    wrong += _wrong_numbers(manifest, arrangement)
+    lacking: list[ArrangedSet] = []
+    tasks: list[CheckTask] = []
+    for one, entry in zip_longest(expected, manifest.sets):
+        if difference := _differ(one, entry, arrangement.shape):
+            return [*wrong, Wrong(MANIFEST_FILE, f"sets: {difference} {_FORCE}")]
+        found = [
+            CheckTask(
+                name=f"check {file.name}",
+                key=unit_key(
+                    stage="check",
+                    items=file.key,
+                    files=[some.sha256 for some in part.files],
+                    numbers=[part.n_items, part.n_tokens],
+                ),
+                format=one.format,
+                folder=dataset / one.folder,
+                stem=one.stem(i),
+                shape=arrangement.shape,
+                items=file.items,
+                part=part,
+            )
+            for i, (file, part) in enumerate(zip(one.files, entry.parts, strict=True))
+            if all((dataset / some.name).exists() for some in part.files)  # missing files are reported elsewhere
+        ]
+        if one.before and not all(is_done(task.key) for task in found):
+            lacking.append(one)
+        tasks += found
+    temporary = yield from arrangement.prepare(lacking)
+    done = yield from do(Round("validate", tasks, SetFacts))
+    remove(temporary)
+    for made, task in zip(done, tasks, strict=True):
+        if reason := read(made.folder / _REASON_FILE).decode():
+            wrong.append(Wrong(task.part.files[0].name, reason))
+    for one, entry in zip(expected, manifest.sets, strict=True):
+        wrong += _wrong_shared(one, entry, dataset, arrangement.shape)
+    return [*wrong, *_wrong_blends(manifest, dataset)]
+
+
+def _wrong_numbers(manifest: Manifest, arrangement: Arrangement) -> Iterator[Wrong]:
     if arrangement.packed != manifest.packed:
         yield Wrong(MANIFEST_FILE, f"packed: it says {manifest.packed}; found {arrangement.packed}. {_FORCE}")
     if manifest.format_version > 6:
@@ -70,32 +141,6 @@ def wrong_sets(
                 found, said = (None if one is None else one.model_dump() for one in (has, says))
                 yield Wrong(MANIFEST_FILE, f"mixture: it says {said}; found {found}. {_FORCE}")
                 break
-    lacking: list[ArrangedSet] = []
-    work: list[tuple[Work, SetPart]] = []
-    for one, entry in zip_longest(expected, manifest.sets):
-        if wrong := _differ(one, entry, arrangement.shape):
-            yield Wrong(MANIFEST_FILE, f"sets: {wrong} {_FORCE}")
-            return
-        found = []
-        for i, (file, part) in enumerate(zip(one.files, entry.parts, strict=True)):
-            numbers = [part.n_items, part.n_tokens]
-            digests = [some.sha256 for some in part.files]
-            key = unit_key(stage="check", items=file.key, files=digests, numbers=numbers)
-            do = partial(_check, one.format, dataset / one.folder, one.stem(i), arrangement.shape, file.items, part)
-            if all((dataset / some.name).exists() for some in part.files):  # missing files are reported elsewhere
-                found.append((Work(f"check {file.name}", key, do), part))
-        if one.before and not all(is_done(some.key) for some, _ in found):
-            lacking.append(one)
-        work += found
-    temporary = arrangement.prepare(lacking)
-    done = finish([one for one, _ in work])
-    remove(temporary)
-    for made, (_, part) in zip(done, work, strict=True):
-        if reason := read(made.folder / _REASON_FILE).decode():
-            yield Wrong(part.files[0].name, reason)
-    for one, entry in zip(expected, manifest.sets, strict=True):
-        yield from _wrong_shared(one, entry, dataset, arrangement.shape)
-    yield from _wrong_blends(manifest, dataset)
 
 
 def _wrong_blends(manifest: Manifest, dataset: Path) -> Iterator[Wrong]:
@@ -129,27 +174,6 @@ def _differ(one: ArrangedSet | None, entry: FileSet | None, shape: Shape) -> str
 def _some(names: Sequence[Sequence[str]]) -> str:
     flat = [name for some in names for name in some]
     return ", ".join(flat[:4]) + (f" and {len(flat) - 4:,} more" if len(flat) > 4 else "") if flat else "(none)"
-
-
-def _check(format: Format, folder: Path, stem: str, shape: Shape, items: Items, part: SetPart, made: Path) -> SetFacts:
-    """Compares the items of one part with the expected ones, and writes what is wrong to a file; an empty file if nothing is."""
-    n_items = n_tokens = 0
-    reason = ""
-    try:
-        for batch in _same(format, folder, stem, shape, items()):
-            n_items += batch.num_rows
-            n_tokens += n_tokens_of(batch)
-        if (n_items, n_tokens) != (part.n_items, part.n_tokens):
-            says = f"{part.n_items:,} items and {part.n_tokens:,} tokens"
-            reason = f"{MANIFEST_FILE} says {says}; found {n_items:,} and {n_tokens:,}."
-    except ValidationError as error:
-        reason = str(error)
-    except (pa.ArrowException, ValueError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # a fault of the machine, not of the file
-        reason = f"cannot be read: {error}"
-    (made / _REASON_FILE).write_text(reason, encoding="utf-8")
-    return SetFacts(n_items, n_tokens)
 
 
 def _same(

@@ -1,18 +1,19 @@
 """Arranges the documents of a dataset into file sets: gives the items of each file in order, packed and shuffled as asked.
 
-Slow steps (packing, and putting items into buckets) are pieces of work with keys. A build keeps their results in the unit store, a
-check in a temporary folder.
+Slow steps (packing, and putting items into buckets) are tasks, so a build finds their results in its unit store.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tokenmill.config.params import Pack
+from tokenmill.console import Advance
 from tokenmill.corpus.dropped import Starts
 from tokenmill.dataset.manifest import Files, MixedSource
 from tokenmill.file_sets.items import (
@@ -32,6 +33,7 @@ from tokenmill.file_sets.planned import PlannedSet, plan_sets, shape_of
 from tokenmill.file_sets.shuffle import Buckets, buckets_of, gather, scatter
 from tokenmill.formats.index import INDEX_FORMAT
 from tokenmill.formats.interface import Format, Shape
+from tokenmill.rounds import Round, Rounds, Task, do
 from tokenmill.storage.unit_store import unit_key
 
 _SEGMENTS_FILE = "segments.arrow"
@@ -60,30 +62,35 @@ class SetFacts(msgspec.Struct, frozen=True):
         return f"{self.n_items:,} items, {self.n_tokens:,} tokens"
 
 
-class Work(NamedTuple):
-    """A piece of work. `do`: makes its files in a folder. `key`: the digest of everything that decides their bytes."""
+class PackTask(Task[SetFacts], frozen=True, kw_only=True):
+    """Packs the documents of a part into sequences, and writes their segments. `has_mask`: whether they have loss masks."""
 
-    name: str
-    key: str
-    do: Callable[[Path], SetFacts]
+    part: Part
+    pack: Pack
+    has_mask: bool
 
-
-class Made(Protocol):
-    """The result of a piece of work."""
-
-    @property
-    def folder(self) -> Path:
-        """The folder of its files."""
-        ...
-
-    @property
-    def facts(self) -> SetFacts:
-        """The numbers of what it wrote."""
-        ...
+    def run(self, folder: Path, advance: Advance) -> SetFacts:
+        """Writes the segments (see Task)."""
+        packing = pack_part(self.part, self.pack.length, self.pack.mode, self.pack.long)
+        write_segments(packing.segments, folder / _SEGMENTS_FILE)
+        numbers = {name: int(n) for name, n in packing._asdict().items() if name != "segments"}
+        if self.has_mask:
+            numbers |= answers_of_part(self.part, packing.segments)
+        n_tokens = int(packing.segments.n_tokens.sum())
+        return SetFacts(packing.n_sequences, n_tokens, numbers, tokens_of_sources(self.part, packing.segments))
 
 
-Finish = Callable[[Sequence[Work]], Sequence[Made]]
-"""Runs pieces of work, or finds their earlier results. Returns the result of each."""
+class BucketsTask(Task[SetFacts], frozen=True, kw_only=True):
+    """Puts the items of a part into the buckets of a shuffled set. `first`: the number of the part's first item in the set."""
+
+    items: Items
+    first: int
+    order: Order
+    buckets: Buckets
+
+    def run(self, folder: Path, advance: Advance) -> SetFacts:
+        """Writes the buckets (see Task)."""
+        return SetFacts(scatter(self.items(), self.first, self.order, self.buckets, folder / _BUCKETS_FILE))
 
 
 class ArrangedFile(NamedTuple):
@@ -96,15 +103,15 @@ class ArrangedFile(NamedTuple):
 
 
 class ArrangedSet(NamedTuple):
-    """The files of one format for one split, source and epoch. `before`: work that Arrangement.prepare must run before any items
-    can be read."""
+    """The files of one format for one split, source and epoch. `before`: the tasks that Arrangement.prepare must run before any
+    items can be read."""
 
     format: Format
     split: str | None
     source: str | None
     epoch: int | None
     files: Sequence[ArrangedFile]
-    before: Sequence[Work]
+    before: Sequence[BucketsTask]
 
     @property
     def folder(self) -> str:
@@ -141,43 +148,33 @@ class _Arranged(NamedTuple):
 class Arrangement:
     """The file sets of one dataset.
 
-    `formats`: those of the sets. `documents`: the shape of documents. `finish`: runs the work that comes first. `decides`: further
-    values that decide the bytes, for the keys.
+    `round`: the name of its rounds of tasks. `formats`: those of the sets. `documents`: the shape of documents. `code`: the digest
+    of the code that decides the bytes, for the keys.
     """
 
     def __init__(
-        self,
-        files: Files,
-        formats: Sequence[Format],
-        documents: Shape,
-        finish: Finish,
-        threads: int,
-        decides: Mapping[str, Any],
+        self, round: str, files: Files, formats: Sequence[Format], documents: Shape, threads: int, code: str
     ) -> None:
         self.shape: Shape = shape_of(files, documents)
         self.packed: dict[str, dict[str, int]] = {}
         self.mixture: list[MixedSource] = []
         self._buckets: dict[str, Path] = {}
         self._files, self._formats, self._documents = files, formats, documents
-        self._finish, self._threads = finish, threads
+        self._round, self._threads = round, threads
         self._decides: dict[str, Any] = {
-            **decides,
+            "code": code,
             "shape": [str(self.shape.schema), documents.id_max, documents.tokenizer_digest],
             "framing": [documents.begin_id, documents.end_id],
             "pack": None if files.pack is None else files.pack.model_dump(),
             "pad": files.pad_id,
         }
 
-    def __getstate__(self) -> dict[str, Any]:
-        """The state that its pieces of work need in another process. `finish` stays behind."""
-        return {**self.__dict__, "_finish": None}
-
-    def sets(self, units: Sequence[EncodedUnit], tokens_digest: str) -> list[ArrangedSet]:
+    def sets(self, units: Sequence[EncodedUnit], tokens_digest: str) -> Rounds[list[ArrangedSet]]:
         """All sets. Also fills `packed`, the packing's numbers by split, and `mixture`. `tokens_digest`: see
         Manifest.tokens_digest."""
         files = self._files
         planned = plan_sets(units, files, self._id_bytes, self._threads)
-        arranged = self._packed_parts(planned)
+        arranged = yield from self._packed_parts(planned)
         self.mixture = [
             entry if files.pack is None else entry.model_copy(update={"n_tokens": _in_sequences(parts, entry.source)})
             for one, parts in zip(planned, arranged, strict=True)
@@ -201,19 +198,19 @@ class Arrangement:
                     )
         return sets
 
-    def prepare(self, sets: Sequence[ArrangedSet]) -> list[str]:
-        """Runs the work that these sets need before their items can be read. Returns the keys of the results, to delete them once
+    def prepare(self, sets: Sequence[ArrangedSet]) -> Rounds[list[str]]:
+        """Runs the tasks that these sets need before their items can be read. Returns the keys of the results, to delete them once
         the sets are written."""
-        work = {one.key: one for some in sets for one in some.before}  # formats with equal files share it
-        for key, done in zip(work, self._finish(list(work.values())), strict=True):
-            self._buckets[key] = done.folder / _BUCKETS_FILE
-        return list(work)
+        tasks = {one.key: one for some in sets for one in some.before}  # formats with equal files share them
+        done = yield from do(Round(self._round, list(tasks.values()), SetFacts))
+        self._buckets |= {key: one.folder / _BUCKETS_FILE for key, one in zip(tasks, done, strict=True)}
+        return list(tasks)
 
     @property
     def _id_bytes(self) -> int:
         return int(self._documents.ids.bit_width // 8)
 
-    def _packed_parts(self, planned: Sequence[PlannedSet]) -> list[list[_Arranged]]:
+    def _packed_parts(self, planned: Sequence[PlannedSet]) -> Rounds[list[list[_Arranged]]]:
         """The parts of each set with their keys and packings."""
         parts = {id(part): part for one in planned for part in one.parts}
         keys = {i: self._part_key(part) for i, part in parts.items()}
@@ -221,15 +218,18 @@ class Arrangement:
             return [
                 [_Arranged(part, keys[id(part)], None, part.n_documents, {}) for part in one.parts] for one in planned
             ]
-        work = [
-            Work(
-                f"pack {part.choice.split or 'documents'} {n}",
-                unit_key(stage="pack", part=keys[i]),
-                partial(self._pack, part),
+        tasks = [
+            PackTask(
+                name=f"pack {part.choice.split or 'documents'} {n}",
+                key=unit_key(stage="pack", part=keys[i]),
+                part=part,
+                pack=self._files.pack,
+                has_mask=self.shape.has_mask,
             )
             for n, (i, part) in enumerate(parts.items())
         ]
-        done = dict(zip(parts, self._finish(work), strict=True))
+        found = yield from do(Round(self._round, tasks, SetFacts))
+        done = dict(zip(parts, found, strict=True))
         for i, part in parts.items():
             of_split = self.packed.setdefault(part.choice.split or "", {})
             for name, n in done[i].facts.packed.items():
@@ -241,17 +241,6 @@ class Arrangement:
             for i, part in parts.items()
         }
         return [[made[id(part)] for part in one.parts] for one in planned]
-
-    def _pack(self, part: Part, folder: Path) -> SetFacts:
-        assert self._files.pack is not None
-        pack = self._files.pack
-        packing = pack_part(part, pack.length, pack.mode, pack.long)
-        write_segments(packing.segments, folder / _SEGMENTS_FILE)
-        numbers = {name: int(n) for name, n in packing._asdict().items() if name != "segments"}
-        if self.shape.has_mask:
-            numbers |= answers_of_part(part, packing.segments)
-        n_tokens = int(packing.segments.n_tokens.sum())
-        return SetFacts(packing.n_sequences, n_tokens, numbers, tokens_of_sources(part, packing.segments))
 
     def _part_key(self, part: Part) -> str:
         content = [[unit.content, unit.source] for unit in part.units]
@@ -279,8 +268,8 @@ class Arrangement:
 
     def _shuffled(
         self, format: Format, one: PlannedSet, parts: Sequence[_Arranged], tokens_digest: str
-    ) -> tuple[list[ArrangedFile], list[Work]]:
-        """The files of a shuffled set, and the work that puts its items into buckets."""
+    ) -> tuple[list[ArrangedFile], list[BucketsTask]]:
+        """The files of a shuffled set, and the tasks that put its items into buckets."""
         assert self._files.shuffle is not None
         n_items = sum(part.n_items for part in parts)
         n_tokens = sum(part.part.n_tokens for part in parts)
@@ -299,11 +288,18 @@ class Arrangement:
                 "order": order.key.hex(),
                 "buckets": buckets,
             }
-            key = unit_key(stage="shuffle", number=i if _is_index(format) else None, **decides)
-            do = partial(self._scatter, partial(self._items, format, [(i, part)]), first, order, buckets)
-            before.append(Work(f"shuffle {kind} {_folder(one)}{i}", key, do))
+            before.append(
+                BucketsTask(
+                    name=f"shuffle {kind} {_folder(one)}{i}",
+                    key=unit_key(stage="shuffle", number=i if _is_index(format) else None, **decides),
+                    items=partial(self._items, format, [(i, part)]),
+                    first=first,
+                    order=order,
+                    buckets=buckets,
+                )
+            )
             first += part.n_items
-        keys = [work.key for work in before]
+        keys = [task.key for task in before]
         files = []
         for i in range(buckets.n_files if n_items else 0):
             key = unit_key(stage="write shuffled", format=format.name, parts=keys, file=i)
@@ -314,9 +310,6 @@ class Arrangement:
 
     def _gathered(self, keys: Sequence[str], i: int, buckets: Buckets) -> Iterator[pa.RecordBatch]:
         return gather([self._buckets[key] for key in keys], i, buckets)
-
-    def _scatter(self, items: Items, first: int, order: Order, buckets: Buckets, folder: Path) -> SetFacts:
-        return SetFacts(scatter(items(), first, order, buckets, folder / _BUCKETS_FILE))
 
 
 def _is_index(format: Format) -> bool:

@@ -21,7 +21,7 @@ from tokenmill.orchestration.notify import notify
 from tokenmill.orchestration.server import FAILURES, Server
 from tokenmill.orchestration.watch import end_what_was_cancelled, watched
 from tokenmill.pipeline.build import Build, alone, start
-from tokenmill.pipeline.executor import n_workers
+from tokenmill.pipeline.memory import n_workers
 from tokenmill.stages.notices import Notice
 from tokenmill.stages.refresh import refresh, skipped
 from tokenmill.summary import StageSummary, rows

@@ -1,9 +1,11 @@
-"""Puts units into batches, so that a build of many units has few tasks."""
+"""Puts tasks into batches, so that a build of many units has few task runs of Prefect."""
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
-from tokenmill.corpus.units import Unit
+from tokenmill.pipeline.run_task import TaskRunner
+from tokenmill.rounds import F, Outcome, Task
 
 _TASKS_MAX = 256  # thousands of task runs slow Prefect's server down (PrefectHQ/prefect#18883)
 _TASKS_PER_SLOT = 8  # a task run costs 15 ms in a thread and 0.15 s on a worker of Dask, where a small unit takes 10 ms
@@ -21,40 +23,45 @@ def tasks_max(n_slots: int) -> int:
 
 
 class Batch:
-    """The units of one task. Not a dataclass, because Prefect searches dataclasses for futures."""
+    """The tasks of one of Prefect's task runs. Not a dataclass, because Prefect searches dataclasses for futures."""
 
-    def __init__(self, units: Sequence[Unit]) -> None:
-        self.units: list[Unit] = list(units)
+    def __init__(self, tasks: Sequence[Task[Any]], runner: TaskRunner[Any]) -> None:
+        self.tasks = list(tasks)
+        self.runner = runner
 
     def __dask_tokenize__(self) -> list[str]:
-        """The names of its units, from which Dask makes a token without reading the whole batch."""
-        return [unit.name for unit in self.units]
+        """The keys of its tasks, from which Dask makes a token without reading the whole batch."""
+        return [self.runner.round, *(task.key for task in self.tasks)]
 
     @property
     def name(self) -> str:
-        """The name of its first unit, and how many more there are."""
-        more = f" and {len(self.units) - 1:,} more" if len(self.units) > 1 else ""
-        return f"{self.units[0].name}{more}"
+        """The name of its first task, and how many more there are."""
+        more = f" and {len(self.tasks) - 1:,} more" if len(self.tasks) > 1 else ""
+        return f"{self.tasks[0].name}{more}"
 
     @property
     def n_bytes(self) -> int:
-        """The size of its units in bytes of input files."""
-        return sum(unit.n_bytes for unit in self.units)
+        """The size of the documents that its tasks read, in file bytes."""
+        return sum(task.n_bytes for task in self.tasks)
+
+    def outcomes(self) -> list[Outcome[Any]]:
+        """Runs its tasks, and gives the outcome of each. A failing task does not stop the others."""
+        return self.runner.outcomes(self.tasks)
 
 
-def batches_of(units: Sequence[Unit], n_max: int) -> list[Batch]:
-    """At most `n_max` batches of about equal size, with the units in order; one unit per batch if there are no more than `n_max`.
+def groups_of(tasks: Sequence[Task[F]], n_max: int) -> list[list[Task[F]]]:
+    """At most `n_max` groups of about equal size, with the tasks in order; one task per group if there are no more than `n_max`.
 
-    >>> [len(one.units) for one in batches_of([Unit(str(i), "", ()) for i in range(10)], 4)]
+    >>> tasks = [Task(name=str(i), key=str(i)) for i in range(10)]
+    >>> [len(group) for group in groups_of(tasks, 4)]
     [2, 3, 2, 3]
     """
-    if len(units) <= n_max:
-        return [Batch([unit]) for unit in units]
-    costs = [unit.n_bytes + _UNIT_COST_BYTES for unit in units]
+    if len(tasks) <= n_max:
+        return [[task] for task in tasks]
+    costs = [task.n_bytes + _UNIT_COST_BYTES for task in tasks]
     total = sum(costs)
-    groups: dict[int, list[Unit]] = {}
-    for unit, cost, end in zip(units, costs, accumulate(costs), strict=True):
-        groups.setdefault((2 * end - cost) * n_max // (2 * total), []).append(
-            unit
-        )  # by its midpoint in the running total
-    return [Batch(group) for group in groups.values()]
+    groups: dict[int, list[Task[F]]] = {}
+    for task, cost, end in zip(tasks, costs, accumulate(costs), strict=True):
+        middle = 2 * end - cost  # twice the middle of the task in the running total
+        groups.setdefault(middle * n_max // (2 * total), []).append(task)
+    return list(groups.values())

@@ -15,7 +15,7 @@ from tokenmill.config.params import Params, load_params
 from tokenmill.console import say, say_more
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.sources import find_documents, reads_objects, unread_files, words_of_unread
-from tokenmill.corpus.units import Corpus, Unit
+from tokenmill.corpus.units import cut
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
 from tokenmill.layout import (
     DOCUMENT_STAGES,
@@ -33,8 +33,12 @@ from tokenmill.pipeline.input_changes import changes_since, earlier_inputs, inpu
 from tokenmill.pipeline.memory import Memory, asked_workers, divide, peak_mb, release_unused, reset_peak
 from tokenmill.pipeline.object_list import check_object_list, write_object_list
 from tokenmill.pipeline.own_step import bring_back, naming_step, outputs_aside, refuse_foreign_files
+from tokenmill.pipeline.pools import Pool
+from tokenmill.pipeline.project import Project
+from tokenmill.pipeline.run import CauseOf, Driver
 from tokenmill.pipeline.stage_order import inputs_of, stages_of
 from tokenmill.pipeline.unit_runner import UnitRunner
+from tokenmill.rounds import Stage
 from tokenmill.storage import file_facts, lock
 from tokenmill.storage.atomic import read
 from tokenmill.storage.file_facts import Digests, signature_of
@@ -95,30 +99,33 @@ class Build:
         return divide(self.params.run, reads_objects(self.params))
 
     @cached_property
+    def project(self) -> Project:
+        """The values that its stages share. The documents are cut into units on first access. Raises CorpusError or Stopped."""
+        digests, source = Digests(self.root, trust=not self.rehash), self.params.source
+        corpus = cut(self.shards, digests, source.unit_bytes_min, source.unit_bytes_max, self.memory.own_threads)
+        return Project(self.root, self.params, corpus, self.memory, digests, self.store, self.force)
+
+    def drive(self, stage: Stage, pool: Pool) -> StageSummary:
+        """Runs a stage of tokenmill's own. Raises what the stage and its tasks raise."""
+        driver = Driver(self.root, self.store, self.force, self.params.run.unit_timeout_s, self._cause_of)
+        return driver.run(stage, pool)
+
+    @cached_property
     def runner(self) -> UnitRunner:
-        """Runs the units of this build."""
-        known = Digests(self.root, trust=not self.rehash)
-        recorded = partial(dvc_stage.recorded_files, self.root)
+        """Runs the units of validate."""
         return UnitRunner(
-            self.root,
-            self.params.source,
-            self.shards,
-            self.memory,
-            known,
-            self.store,
-            recorded,
-            min(self.params.run.cache_mb_max, self.memory.kept_mib * self.memory.workers),
-            self.params.run.unit_timeout_s,
-            anew=self.force,
-            cause_of=self._cause_of,
+            self.project, Driver(self.root, self.store, self.force, self.params.run.unit_timeout_s, self._cause_of)
         )
 
-    def _cause_of(self, corpus: Corpus) -> Callable[[str, Unit], str] | None:
-        """Gives a function that says why a unit is made again; None without --verbose or without an earlier dataset."""
+    @cached_property
+    def _cause_of(self) -> CauseOf | None:
+        """Says why a unit is worked on again; None without --verbose or without an earlier dataset. It compares with the dataset
+        that is there on first access, before `encode` replaces it."""
         manifest = last_manifest(self.root) if console.level >= 1 else None
         if manifest is None:
             return None
-        inputs = changes_since(manifest, self.shards, lambda _: corpus.sha256)
+        sha256 = self.project.corpus.sha256
+        inputs = changes_since(manifest, self.shards, lambda _: sha256)
         return UnitCauses(self.root, inputs, outputs_of(manifest if self.only is None else None), self._causes).of
 
     def _told(self, stage: dvc_stage.Stage, name: str) -> list[str]:
@@ -138,7 +145,7 @@ class Build:
         of = "count" if stage == "count" else "encode"  # validate's files are those of encode
         if of not in self._files:
             earlier = earlier_inputs(self.root, stage)
-            self._files[of] = str(input_changes(earlier, self.shards, lambda _: self.runner.corpus.sha256))
+            self._files[of] = str(input_changes(earlier, self.shards, lambda _: self.project.corpus.sha256))
         return self._files[of] or None
 
     @cached_property

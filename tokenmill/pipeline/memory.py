@@ -62,6 +62,11 @@ class Memory:
         )
 
 
+def n_workers(asked: int | None) -> int:
+    """The number of units that run at the same time: `asked`, or one for each core that this process may use."""
+    return asked or len(os.sched_getaffinity(0))
+
+
 def asked_workers(run: RunOptions) -> int:
     """The number of units that run at the same time, if memory allows: run.workers, or else one for each core that this process may
     use. In a cluster elsewhere: the number of units of one task, by default one."""

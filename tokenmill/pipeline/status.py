@@ -15,9 +15,9 @@ from tokenmill.layout import DOCUMENT_STAGES
 from tokenmill.pipeline.causes import Cause, as_words, causes_of, follows, in_order
 from tokenmill.pipeline.code_pins import code_changes
 from tokenmill.pipeline.dvc_sight import refuse_unseen_objects, refuse_unseen_parameters
-from tokenmill.pipeline.executor import n_workers
 from tokenmill.pipeline.input_changes import changes_since, earlier_inputs, input_changes, last_manifest
 from tokenmill.pipeline.input_changes import lines_of as lines_of_changes
+from tokenmill.pipeline.memory import n_workers
 from tokenmill.pipeline.object_list import changes_of_objects
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.storage.file_facts import Digests

@@ -1,7 +1,6 @@
 """Finds the lines of source.drop that concern each unit, so that a new line redoes only the units with its documents."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -9,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.config.params import Params, Source
-from tokenmill.console import progress
+from tokenmill.console import Advance
 from tokenmill.corpus.drop import DropLine, DropList, DropParts, DroppedDocument, drop_list
 from tokenmill.corpus.dropped import find_none
 from tokenmill.corpus.limits import Limits
@@ -17,13 +16,12 @@ from tokenmill.corpus.quarantine import Documents
 from tokenmill.corpus.text_digests import text_digests, text_keys
 from tokenmill.corpus.units import Unit
 from tokenmill.pipeline.code_digest import code_digest
-from tokenmill.pipeline.executor import RunUnits
-from tokenmill.pipeline.unit_runner import UnitRunner, content
-from tokenmill.pipeline.unit_work import Job
+from tokenmill.pipeline.project import Project
+from tokenmill.pipeline.unit_content import content
+from tokenmill.rounds import Round, Rounds, Task, do
 from tokenmill.storage.atomic import naming
 from tokenmill.storage.unit_store import UnitStore, unit_key
 
-_STAGE = "documents"
 _IDS_FILE = "ids.npy"  # in a unit's folder
 _TEXTS_FILE = "texts.npy"
 
@@ -32,26 +30,53 @@ class DocumentFacts(msgspec.Struct, frozen=True):
     """How many documents a unit has."""
 
     n_documents: int
-    n_left_out: int = 0  # bad documents are reported by the stages that need them
+    n_left_out: int = 0
 
     def __str__(self) -> str:
         return f"{self.n_documents:,} documents"
 
 
-def unit_drops(source: Source, runner: UnitRunner, run_units: RunUnits) -> dict[str, DropList]:
+class DocumentsTask(Task[DocumentFacts], frozen=True, kw_only=True):
+    """Writes the first 8 bytes of the sha256 of each id and of each text of a unit."""
+
+    source: Source
+    limits: Limits
+
+    def run(self, folder: Path, advance: Advance) -> DocumentFacts:
+        """Reads the documents (see Task)."""
+        assert self.unit is not None
+        none = pa.array([], pa.binary(32))
+        ids, texts = [text_keys(none)], [text_keys(none)]
+        for _, batch in Documents(self.unit, self.source, self.limits, advance, find_none):
+            texts.append(text_keys(text_digests(batch.digested)))
+            if batch.ids is not None:
+                ids.append(text_keys(text_digests(batch.ids)))
+        for name, found in ((_IDS_FILE, ids), (_TEXTS_FILE, texts)):
+            with naming(folder / name), (folder / name).open("wb") as file:
+                np.save(file, np.unique(np.concatenate(found)), allow_pickle=False)
+        return DocumentFacts(sum(map(len, texts)))
+
+
+def drop_lists(project: Project) -> Rounds[dict[str, DropList]]:
     """The lines of source.drop that may match documents of each unit, by the unit's name.
 
     The digests of ids and texts come from the unit store, so only new and changed units are read; without source.drop, none. Raises
     CorpusError and UnitsError.
     """
-    units, whole = runner.corpus.units, drop_list(runner.root, source.drop, runner.has_ids)
+    units, whole = project.units, project.read_drop_list()
     if not whole.lines:
         return {unit.name: whole for unit in units}
     keys = _keys(units)
-    lenient = source.model_copy(update={"on_bad_document": "quarantine", "on_bad_shard": "quarantine"})
-    with progress(_STAGE, runner.corpus.n_bytes, "bytes") as now:
-        do = partial(_documents, source=lenient, limits=runner.memory.limits)
-        done = runner.finish(_STAGE, do, units, keys, DocumentFacts, run_units, shown=now)
+    # Bad documents are reported by the stages that need them.
+    lenient = project.params.source.model_copy(update={"on_bad_document": "quarantine", "on_bad_shard": "quarantine"})
+    limits = project.memory.limits
+    tasks = [
+        DocumentsTask(
+            name=unit.name, key=keys[unit.name], unit=unit, seen=project.seen(unit), source=lenient, limits=limits
+        )
+        for unit in units
+    ]
+    done = yield from do(Round("documents", tasks, DocumentFacts))
     parts = DropParts(whole)
     return {unit.name: _of_unit(parts, one.folder) for unit, one in zip(units, done, strict=True)}
 
@@ -83,7 +108,7 @@ def _keys(units: Sequence[Unit]) -> dict[str, str]:
     code = code_digest("count")
     return {
         unit.name: unit_key(
-            stage=_STAGE, content=content(unit, with_rows=False), code=code, source=unit.source.reading.as_key()
+            stage="documents", content=content(unit, with_rows=False), code=code, source=unit.source.reading.as_key()
         )
         for unit in units
     }
@@ -92,17 +117,3 @@ def _keys(units: Sequence[Unit]) -> dict[str, str]:
 def _of_unit(parts: DropParts, folder: Path) -> DropList:
     ids, texts = (np.load(folder / name, allow_pickle=False) for name in (_IDS_FILE, _TEXTS_FILE))
     return parts.of_unit(ids, texts)
-
-
-def _documents(job: Job, source: Source, limits: Limits) -> DocumentFacts:
-    """Writes the first 8 bytes of the sha256 of each id and of each text of a unit."""
-    none = pa.array([], pa.binary(32))
-    ids, texts = [text_keys(none)], [text_keys(none)]
-    for _, batch in Documents(job.unit, source, limits, job.advance, find_none):
-        texts.append(text_keys(text_digests(batch.digested)))
-        if batch.ids is not None:
-            ids.append(text_keys(text_digests(batch.ids)))
-    for name, found in ((_IDS_FILE, ids), (_TEXTS_FILE, texts)):
-        with naming(job.folder / name), (job.folder / name).open("wb") as file:
-            np.save(file, np.unique(np.concatenate(found)), allow_pickle=False)
-    return DocumentFacts(sum(map(len, texts)))

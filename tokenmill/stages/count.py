@@ -2,8 +2,7 @@
 
 import json
 import math
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import Any
 import msgspec
 
 from tokenmill.config.params import Count, Source
-from tokenmill.console import progress, say
-from tokenmill.corpus.drop import DropList, drop_list
+from tokenmill.console import Advance, say
+from tokenmill.corpus.drop import DropList
+from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.provenance import CountedShard, Provenance, Samples, counted_source, write_provenance
 from tokenmill.corpus.quarantine import Documents, LeftOut, check_limit, left_out
 from tokenmill.corpus.shards import matching_names
@@ -25,14 +25,13 @@ from tokenmill.counts.weights import weight_of
 from tokenmill.errors import ParamsError, PatternError
 from tokenmill.layout import COUNTS_FILE, COUNTS_REPORT_FILE, PROVENANCE_FILE, SCRATCH_DIRECTORY
 from tokenmill.pipeline.code_digest import code_digest
-from tokenmill.pipeline.executor import RunUnits
-from tokenmill.pipeline.memory import Memory
-from tokenmill.pipeline.unit_drops import unit_drops
-from tokenmill.pipeline.unit_runner import UnitRunner, content
-from tokenmill.pipeline.unit_work import Job
+from tokenmill.pipeline.project import Project
+from tokenmill.pipeline.unit_content import content
+from tokenmill.pipeline.unit_drops import drop_lists
 from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.pretokenizers.tokenizer_json import pre_tokenizer_of
 from tokenmill.quantities import size
+from tokenmill.rounds import Round, Stage, Task, do
 from tokenmill.stages.count_sums import PartialCounts, part_name, partition_sums, sums_of
 from tokenmill.storage.atomic import write_atomic, write_directory
 from tokenmill.storage.scratch import scratch_directory, scratch_here
@@ -59,82 +58,105 @@ class CountFacts(msgspec.Struct, frozen=True):
         return f"{self.n_documents:,} documents, {size(self.text_bytes)} of text"
 
 
-def count(
-    source: Source,
-    params: Count,
-    spill_directory: str | None,
-    runner: UnitRunner,
-    run_units: RunUnits,
-    output: Path,
-) -> StageSummary:
-    """Counts the pre-tokens of all documents into counts.parquet in `output`. report.json and provenance.json beside it describe
-    what was counted.
+class CountTask(Task[CountFacts], frozen=True, kw_only=True):
+    """Counts the pre-tokens of one unit into one file for each group of its pieces.
 
-    `spill_directory`: where counters spill what exceeds their memory (None: .tokenmill).
+    `groups`: the groups, as indices of pieces. `drops`: the documents to leave out. `samples`: takes texts of the corpus.
+    `kept_mib`: the memory for counts. `scratch`: where counters spill what exceeds it.
+    """
+
+    source: Source
+    params: Count
+    groups: Sequence[Sequence[int]]
+    drops: DropList
+    samples: Samples
+    limits: Limits
+    kept_mib: int
+    scratch: Path
+
+    def run(self, folder: Path, advance: Advance) -> CountFacts:
+        """Writes the counts (see Task)."""
+        assert self.unit is not None
+        error = self.params.approximate.error if self.params.approximate else None
+        kept_mib = max(1, self.kept_mib // len(self.groups))
+        with scratch_here(self.scratch) as own_scratch:
+            counters = [
+                Counter(self.params.pattern, kept_mib, threads=1, spill_directory=own_scratch, approximate_error=error)
+                for _ in self.groups
+            ]
+            counter_of = {
+                piece: counter for pieces, counter in zip(self.groups, counters, strict=True) for piece in pieces
+            }
+            n_documents = text_bytes = 0
+            documents = Documents(self.unit, self.source, self.limits, advance, self.drops.find)
+            for piece, batch in documents:
+                self.samples.offer(self.unit.pieces[piece], batch)
+                counter_of[piece].update(batch.texts)
+                n_documents += len(batch.texts)
+                text_bytes += batch.text_bytes
+            missed_max = [counter.missed_max for counter in counters]
+            for i, counter in enumerate(counters):
+                write_batches(counter.batches(), folder / part_name(i))
+        return CountFacts(n_documents, text_bytes, missed_max, left_out(documents.left))
+
+
+def count(project: Project, output: Path) -> Stage:
+    """Counts the pre-tokens of all documents into counts.parquet in the folder `output`. report.json and provenance.json in the
+    same folder describe what was counted.
+
     Raises CorpusError, PatternError, CountsError, ParamsError, UnitsError.
     """
-    start_s = time.monotonic()
-    root = runner.root
+    root, params, source = project.root, project.params.count, project.params.source
+    spill_directory = project.params.run.spill_directory
     check_settings(root, params, spill_directory)
-    units = runner.corpus.units
+    units, kept_bytes = project.units, project.memory.kept_mib << 20
     weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])
-    drops = unit_drops(source, runner, run_units)
-    samples = Samples(runner.corpus.sha256)
-    by_weight = {unit.name: groups_of(unit, weights) for unit in units}
-    keys = count_keys(units, params, by_weight, drops)
+    drops = yield from drop_lists(project)
     with scratch_directory(root / (spill_directory or SCRATCH_DIRECTORY), "count-") as scratch:
-        with progress("count", runner.corpus.n_bytes, "bytes") as now:
-            do = partial(
-                count_unit, source=source, params=params, samples=samples, memory=runner.memory, scratch=scratch
+        samples = Samples(project.corpus.sha256)
+        by_weight = {unit.name: groups_of(unit, weights) for unit in units}
+        keys = count_keys(units, params, by_weight, drops)
+        tasks = [
+            CountTask(
+                name=unit.name,
+                key=keys[unit.name],
+                unit=unit,
+                seen=project.seen(unit),
+                source=source,
+                params=params,
+                groups=list(by_weight[unit.name].values()),
+                drops=drops[unit.name],
+                samples=samples,
+                limits=project.memory.limits,
+                kept_mib=project.memory.kept_mib,
+                scratch=scratch,
             )
-            own = {name: (list(groups.values()), drops[name]) for name, groups in by_weight.items()}
-            done = runner.finish(
-                "count", do, units, keys, CountFacts, run_units, own, now, lambda facts: facts.left.fits(source)
-            )
+            for unit in units
+        ]
+        done = yield from do(Round("count", tasks, CountFacts, partial(_is_within_limits, source)))
         facts = [one.facts for one in done]
-        n_documents = sum(one.n_documents for one in facts)
-        check_limit(units, [one.left for one in facts], n_documents, source)
+        check_limit(units, [one.left for one in facts], sum(one.n_documents for one in facts), source)
         parts = [
-            PartialCounts(keys[unit.name], one.folder / part_name(i), weight, keys[unit.name])
-            for unit, one in zip(units, done, strict=True)
-            for i, weight in enumerate(by_weight[unit.name])
+            PartialCounts(task.key, one.folder / part_name(i), weight, task.key)
+            for task, one in zip(tasks, done, strict=True)
+            for i, weight in enumerate(by_weight[task.name])
             if weight
         ]
-        sums = sums_of(parts, params.partitions, runner, run_units, scratch)
+        sums = yield from sums_of(parts, params.partitions, scratch, kept_bytes)
         if params.partitions == 1:
             runs, dropped = [Run.of_parquet(part.path, part.weight) for part in sums], Totals()
         else:
-            runs, dropped = partition_sums(sums, params.partitions, params.count_min, runner, run_units, scratch)
-        total = sum_of_runs(runs, scratch, runner.memory.kept_mib << 20, params.count_min)
+            runs, dropped = yield from partition_sums(sums, params.partitions, params.count_min, scratch, kept_bytes)
+        total = sum_of_runs(runs, scratch, kept_bytes, params.count_min)
         with write_directory(output) as directory:
             with write_atomic(directory / Path(COUNTS_FILE).name) as path:
                 write_batches(total, path)
             dropped += total.dropped
-            missed_max = sum(
-                (
-                    weight * n
-                    for unit, one in zip(units, facts, strict=True)
-                    for weight, n in zip(by_weight[unit.name], one.missed_max, strict=True)
-                ),
-                Fraction(),
-            )
-            report = report_of(params, facts, total.kept, dropped, math.ceil(missed_max))
+            missed_max = math.ceil(_missed_max(facts, [by_weight[task.name] for task in tasks]))
+            report = report_of(params, facts, total.kept, dropped, missed_max)
             with write_atomic(directory / Path(COUNTS_REPORT_FILE).name) as path:
                 path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-            provenance = Provenance(
-                source.text_column,
-                source.id_column,
-                source.text_separator,
-                [
-                    CountedShard(one.name, one.n_bytes, sha256, one.named_source)
-                    for one, sha256 in runner.corpus.sha256.items()
-                ],
-                samples.texts(source, runner.memory.limits, drop_list(root, source.drop, runner.has_ids).find),
-                {name: counted_source(one) for name, one in runner.sources().items() if name is not None},
-                source.conversations,
-                source.format,
-            )
-            write_provenance(provenance, directory / Path(PROVENANCE_FILE).name)
+            write_provenance(_provenance(project, samples), directory / Path(PROVENANCE_FILE).name)
     if dropped.n_distinct:
         say(
             f"count: {dropped.n_distinct:,} of {total.kept.n_distinct + dropped.n_distinct:,} distinct pre-tokens "
@@ -144,11 +166,40 @@ def count(
         "count",
         "run",
         n_units=len(units),
-        n_documents=n_documents,
-        file_mb=runner.corpus.n_bytes / 1e6,
-        done_mb=runner.done_bytes["count"] / 1e6,
+        n_documents=report["documents"],
+        file_mb=project.corpus.n_bytes / 1e6,
         text_mb=report["text_bytes"] / 1e6,
-        seconds=time.monotonic() - start_s,
+    )
+
+
+def _is_within_limits(source: Source, facts: CountFacts) -> bool:
+    return facts.left.fits(source)
+
+
+def _missed_max(facts: Sequence[CountFacts], weights: Sequence[Iterable[Fraction]]) -> Fraction:
+    """The most by which approximate counts may be too low. `weights`: of the groups of each unit."""
+    errors = (
+        weight * n
+        for one, of_groups in zip(facts, weights, strict=True)
+        for weight, n in zip(of_groups, one.missed_max, strict=True)
+    )
+    return sum(errors, Fraction())
+
+
+def _provenance(project: Project, samples: Samples) -> Provenance:
+    source = project.params.source
+    return Provenance(
+        source.text_column,
+        source.id_column,
+        source.text_separator,
+        [
+            CountedShard(one.name, one.n_bytes, sha256, one.named_source)
+            for one, sha256 in project.corpus.sha256.items()
+        ],
+        samples.texts(source, project.memory.limits, project.read_drop_list().find),
+        {name: counted_source(one) for name, one in project.sources.items() if name is not None},
+        source.conversations,
+        source.format,
     )
 
 
@@ -183,32 +234,6 @@ def count_nothing(root: Path) -> StageSummary:
     with write_directory((root / COUNTS_FILE).parent) as directory:
         write_counts(merge([]), directory / Path(COUNTS_FILE).name)
     return StageSummary("count", "not needed")
-
-
-def count_unit(job: Job, source: Source, params: Count, samples: Samples, memory: Memory, scratch: Path) -> CountFacts:
-    """Counts one unit into files in the job's folder, one per group of its pieces. `job.own`: the groups, and the documents to
-    leave out."""
-    unit = job.unit
-    own, drops = job.own
-    error = params.approximate.error if params.approximate else None
-    kept_mib = max(1, memory.kept_mib // len(own))
-    with scratch_here(scratch) as own_scratch:
-        counters = [
-            Counter(params.pattern, kept_mib, threads=1, spill_directory=own_scratch, approximate_error=error)
-            for _ in own
-        ]
-        counter_of = {piece: counter for pieces, counter in zip(own, counters, strict=True) for piece in pieces}
-        n_documents = text_bytes = 0
-        documents = Documents(unit, source, memory.limits, job.advance, drops.find)
-        for piece, batch in documents:
-            samples.offer(unit.pieces[piece], batch)
-            counter_of[piece].update(batch.texts)
-            n_documents += len(batch.texts)
-            text_bytes += batch.text_bytes
-        missed_max = [counter.missed_max for counter in counters]
-        for i, counter in enumerate(counters):
-            write_batches(counter.batches(), job.folder / part_name(i))
-    return CountFacts(n_documents, text_bytes, missed_max, left_out(documents.left))
 
 
 def check_settings(root: Path, params: Count, spill_directory: str | None) -> None:

@@ -1,25 +1,22 @@
-"""Adds up the partial counts of count's units, in groups and in partitions, as units of the stage count-sum."""
+"""Adds up the partial counts of count's units, in groups and in partitions, in rounds of tasks."""
 
 import tempfile
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from tokenmill.corpus.units import Unit
+from tokenmill.console import Advance
 from tokenmill.counts.partitions import partition_name, write_partitions
 from tokenmill.counts.spill import Run, Totals, sum_of_runs
 from tokenmill.counts.table import write_batches
-from tokenmill.pipeline.executor import RunUnits
-from tokenmill.pipeline.unit_runner import UnitRunner
-from tokenmill.pipeline.unit_work import Job
+from tokenmill.rounds import Round, Rounds, Task, do
 from tokenmill.storage.scratch import scratch_here
 from tokenmill.storage.unit_store import unit_key
 
-_STAGE = "count-sum"
+_ROUND = "count-sum"
 _SUMMED_AT_ONCE_MAX = 64
 
 
@@ -43,9 +40,38 @@ class SumFacts(msgspec.Struct, frozen=True):
         return f"{self.n_parts:,} files of counts"
 
 
+class SumTask(Task[SumFacts], frozen=True, kw_only=True):
+    """Adds up files of counts into one. `folders`: where large sums are merged; `bytes_max`: the memory for them."""
+
+    paths: Sequence[tuple[Path, Fraction]]
+    count_min: int
+    scratch: Path
+    bytes_max: int
+
+    def run(self, folder: Path, advance: Advance) -> SumFacts:
+        """Writes the sum (see Task)."""
+        runs = [Run.of_parquet(path, weight) for path, weight in self.paths]
+        with scratch_here(self.scratch) as there, tempfile.TemporaryDirectory(dir=there) as own:
+            total = sum_of_runs(runs, Path(own), self.bytes_max, self.count_min)
+            write_batches(total, folder / part_name(0))
+        return SumFacts(len(runs), total.dropped)
+
+
+class DivideTask(Task[SumFacts], frozen=True, kw_only=True):
+    """Divides a file of counts into `partitions` files without common pre-tokens."""
+
+    path: Path
+    partitions: int
+
+    def run(self, folder: Path, advance: Advance) -> SumFacts:
+        """Writes the partitions (see Task)."""
+        write_partitions(Run.of_parquet(self.path), folder, self.partitions)
+        return SumFacts(1)
+
+
 def sums_of(
-    parts: Sequence[PartialCounts], partitions: int, runner: UnitRunner, run_units: RunUnits, scratch: Path
-) -> Sequence[PartialCounts]:
+    parts: Sequence[PartialCounts], partitions: int, scratch: Path, bytes_max: int
+) -> Rounds[Sequence[PartialCounts]]:
     """Adds up many files of counts to at most 16 per weight, or 256 if partitions follow. Few files stay as they are.
 
     Files are added up in groups by the beginning of their keys, then those sums by one hex digit less, and so on. The unit store
@@ -57,47 +83,39 @@ def sums_of(
         n_digits += 1
     n_last = 2 if partitions > 1 and n_digits > 1 else 1
     for n in range(n_digits, n_last - 1, -1):
-        parts = _sums_of_groups(parts, n, runner, run_units, scratch)
+        parts = yield from _sums_of_groups(parts, n, scratch, bytes_max)
     return parts
 
 
 def _sums_of_groups(
-    parts: Sequence[PartialCounts], n_digits: int, runner: UnitRunner, run_units: RunUnits, scratch: Path
-) -> list[PartialCounts]:
+    parts: Sequence[PartialCounts], n_digits: int, scratch: Path, bytes_max: int
+) -> Rounds[list[PartialCounts]]:
     groups: dict[tuple[Fraction, str], list[PartialCounts]] = {}
     for part in sorted(parts):
         groups.setdefault((part.weight, part.place[:n_digits]), []).append(part)
-    summed = {f"{place} × {weight}": group for (weight, place), group in groups.items() if len(group) > 1}
-    keys = {
-        name: unit_key(stage=_STAGE, parts=[(part.key, part.path.name) for part in group])
-        for name, group in summed.items()
-    }
-
-    units = [Unit(name, "", ()) for name in summed]
-    do = partial(_sum_unit, scratch=scratch, bytes_max=runner.memory.kept_mib << 20)
-    done = runner.finish(_STAGE, do, units, keys, SumFacts, run_units, summed)
+    summed = [(weight, place, group) for (weight, place), group in groups.items() if len(group) > 1]
+    tasks = [
+        SumTask(
+            name=f"{place} × {weight}",
+            key=unit_key(stage=_ROUND, parts=[(part.key, part.path.name) for part in group]),
+            paths=[(part.path, Fraction(1)) for part in group],
+            count_min=1,
+            scratch=scratch,
+            bytes_max=bytes_max,
+        )
+        for weight, place, group in summed
+    ]
+    done = yield from do(Round(_ROUND, tasks, SumFacts))
     single = [group[0] for group in groups.values() if len(group) == 1]
     return single + [
-        PartialCounts(keys[unit.name], one.folder / part_name(0), group[0].weight, group[0].place[:n_digits])
-        for unit, group, one in zip(units, summed.values(), done, strict=True)
+        PartialCounts(task.key, one.folder / part_name(0), weight, place)
+        for task, one, (weight, place, _) in zip(tasks, done, summed, strict=True)
     ]
 
 
-def _sum_unit(job: Job, scratch: Path, bytes_max: int) -> SumFacts:
-    runs = [Run.of_parquet(part.path) for part in job.own]
-    with scratch_here(scratch) as there, tempfile.TemporaryDirectory(dir=there) as own:
-        write_batches(sum_of_runs(runs, Path(own), bytes_max), job.folder / part_name(0))
-    return SumFacts(len(runs))
-
-
 def partition_sums(
-    parts: Sequence[PartialCounts],
-    partitions: int,
-    count_min: int,
-    runner: UnitRunner,
-    run_units: RunUnits,
-    scratch: Path,
-) -> tuple[list[Run], Totals]:
+    parts: Sequence[PartialCounts], partitions: int, count_min: int, scratch: Path, bytes_max: int
+) -> Rounds[tuple[list[Run], Totals]]:
     """Adds up all parts into `partitions` files without common pre-tokens, with weights and `count_min` applied; also gives the
     totals of the dropped pre-tokens.
 
@@ -105,39 +123,31 @@ def partition_sums(
     number of partitions, so files of another division are never reused.
     """
     parts = sorted(parts)
-    divided = {f"part {i}": part for i, part in enumerate(parts)}
-    keys = {
-        name: unit_key(stage=_STAGE, part=(part.key, part.path.name), partitions=partitions)
-        for name, part in divided.items()
-    }
-    units = [Unit(name, "", ()) for name in divided]
-    do = partial(_divide_unit, partitions=partitions)
-    done = runner.finish(_STAGE, do, units, keys, SumFacts, run_units, divided)
-
+    divide = [
+        DivideTask(
+            name=f"part {i}",
+            key=unit_key(stage=_ROUND, part=(part.key, part.path.name), partitions=partitions),
+            path=part.path,
+            partitions=partitions,
+        )
+        for i, part in enumerate(parts)
+    ]
+    divided = yield from do(Round(_ROUND, divide, SumFacts))
     of = unit_key(parts=[(part.key, part.path.name, str(part.weight)) for part in parts], count_min=count_min)
-    places = [(one.folder, part.weight) for one, part in zip(done, parts, strict=True)]
-    own = {f"partition {i}": (i, places) for i in range(partitions)}
-    keys = {name: unit_key(stage=_STAGE, of=of, partition=(i, partitions)) for name, (i, _) in own.items()}
-    units = [Unit(name, "", ()) for name in own]
-    bytes_max = runner.memory.kept_mib << 20
-    sum_unit = partial(_sum_partition, scratch=scratch, bytes_max=bytes_max, count_min=count_min)
-    done = runner.finish(_STAGE, sum_unit, units, keys, SumFacts, run_units, own)
+    add = [
+        SumTask(
+            name=f"partition {i}",
+            key=unit_key(stage=_ROUND, of=of, partition=(i, partitions)),
+            paths=[(one.folder / partition_name(i), part.weight) for one, part in zip(divided, parts, strict=True)],
+            count_min=count_min,
+            scratch=scratch,
+            bytes_max=bytes_max,
+        )
+        for i in range(partitions)
+    ]
+    done = yield from do(Round(_ROUND, add, SumFacts))
     dropped = sum((one.facts.dropped for one in done), Totals())
     return [Run.of_parquet(one.folder / part_name(0)) for one in done], dropped
-
-
-def _divide_unit(job: Job, partitions: int) -> SumFacts:
-    write_partitions(Run.of_parquet(job.own.path), job.folder, partitions)
-    return SumFacts(1)
-
-
-def _sum_partition(job: Job, scratch: Path, bytes_max: int, count_min: int) -> SumFacts:
-    partition, places = job.own
-    runs = [Run.of_parquet(folder / partition_name(partition), weight) for folder, weight in places]
-    with scratch_here(scratch) as there, tempfile.TemporaryDirectory(dir=there) as own:
-        total = sum_of_runs(runs, Path(own), bytes_max, count_min)
-        write_batches(total, job.folder / part_name(0))
-    return SumFacts(len(runs), total.dropped)
 
 
 def part_name(group: int) -> str:

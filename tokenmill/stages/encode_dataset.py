@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tokenmill.chat.answers import AnswerCounts, added
-from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.lockfile import Pin, pinned
-from tokenmill.config.params import Encode, Source, TokenizerSource
+from tokenmill.config.params import Chat, Encode, Source
 from tokenmill.config.sources import EPOCHS_MAX, DocumentSource
 from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, check_limit, write_quarantine
@@ -38,27 +37,49 @@ from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import epochs_of
 from tokenmill.file_sets.planned import documents_shape
 from tokenmill.formats.tokens import id_type
-from tokenmill.pipeline.executor import RunUnits
-from tokenmill.pipeline.unit_runner import UnitRunner
-from tokenmill.special_tokens import listed
+from tokenmill.pipeline.project import Project
+from tokenmill.rounds import Rounds
 from tokenmill.stages.encode_chat import check_cut, check_stopped, check_trained, is_sure
-from tokenmill.stages.encode_sets import write_blends, write_sets
+from tokenmill.stages.encode_sets import WrittenSets, write_blends, write_sets
+from tokenmill.stages.encode_units import EncodeTask
+from tokenmill.stages.encoder import Encoder, special_id
 from tokenmill.storage.atomic import sha256_file, write_directory
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import Done
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 
-class Encoder(NamedTuple):
-    """A tokenizer and how it encodes. `begin_id`, `end_id`: the ids around each document, or None. `keys`: the units' keys, by unit
-    name. `entry`, `chat`: the chat template and its encoder; None for texts."""
+class EncodedCorpus(NamedTuple):
+    """All units under one encoder: the task of each, and its result in the unit store."""
 
-    tokenizer: Tokenizer
-    begin_id: int | None
-    end_id: int | None
-    keys: Mapping[str, str]
-    entry: ChatEntry | None = None
-    chat: ChatEncoder | None = None
+    encoder: Encoder
+    tasks: Sequence[EncodeTask]
+    done: Sequence[Done[EncodeFacts]]
+
+    def entries(self) -> list[OutputShard]:
+        """The manifest's entries of the units' files."""
+        return [
+            output_shard(unit, task.key, one) for unit, task, one in zip(self.units, self.tasks, self.done, strict=True)
+        ]
+
+    @property
+    def units(self) -> list[Unit]:
+        """The units, in the order of the tasks."""
+        return [task.unit for task in self.tasks if task.unit is not None]
+
+    def encoded_units(self) -> list[EncodedUnit]:
+        """The units as the file sets read them."""
+        return [
+            EncodedUnit(
+                unit.output,
+                one.folder / TOKENS_FILE,
+                one.folder / UNIT_INDEX_FILE,
+                starts_of(unit),
+                [one.files[TOKENS_FILE].sha256, one.files[UNIT_INDEX_FILE].sha256],
+                unit.source.name or "",
+            )
+            for unit, one in zip(self.units, self.done, strict=True)
+        ]
 
 
 class Folders(NamedTuple):
@@ -69,108 +90,107 @@ class Folders(NamedTuple):
     tables: Path
 
 
-def write_dataset(
-    source: Source,
-    asked: TokenizerSource | None,
-    params: Encode,
-    encoder: Encoder,
-    done: Sequence[Done[EncodeFacts]],
-    folders_of: Folders,
-    runner: UnitRunner,
-    run_units: RunUnits,
-) -> Manifest:
-    """Writes the dataset of the encoded units, its file sets, tables and quarantine. Returns the manifest."""
-    corpus, tokenizer, keys = runner.corpus, encoder.tokenizer, encoder.keys
-    units = corpus.units
-    entry = encoder.entry
-    documents = documents_shape(tokenizer, encoder.begin_id, encoder.end_id, runner.has_ids, entry is not None)
-    files = files_of(params, tokenizer)
-    formats = params.set_formats(runner.sources().values())
-    shards = [output_shard(unit, keys[unit.name], one) for unit, one in zip(units, done, strict=True)]
+def write_dataset(project: Project, corpus: EncodedCorpus, folders: Folders) -> Rounds[Manifest]:
+    """Writes the dataset of the encoded units, its file sets, tables and quarantine. Returns the manifest. Raises CorpusError,
+    ParamsError, UnitsError."""
+    params, units, shards = project.params.encode, project.units, corpus.entries()
     n_documents = sum(shard.n_documents for shard in shards)
-    n_bad = check_limit(units, [one.facts.left for one in done], n_documents, source)
-    n_dropped = dict(sorted(sum((Counter(one.facts.reasons) for one in done), Counter()).items()))
-    folders = [one.folder for one in done]
-    parts = [
-        Part(shard.name, starts_of(unit), folder, source_name(unit.pieces[0].shard))
-        for unit, shard, folder in zip(units, shards, folders, strict=True)
-    ]
+    n_bad = check_limit(units, [one.facts.left for one in corpus.done], n_documents, project.params.source)
+    entry = _checked_entry(params.chat, corpus, sum(shard.n_tokens for shard in shards))
+    unit_folders = [one.folder for one in corpus.done]
     with (
-        write_directory(folders_of.tokens) as directory,
-        write_directory(folders_of.quarantine) as quarantine,
-        write_directory(folders_of.tables) as tables,
+        write_directory(folders.tokens) as directory,
+        write_directory(folders.quarantine) as quarantine,
+        write_directory(folders.tables) as tables,
     ):
-        for shard, folder in zip(shards, folders, strict=True):
+        for shard, folder in zip(shards, unit_folders, strict=True):
             link(folder / TOKENS_FILE, directory / shard.name)
-        encoded = [
-            EncodedUnit(
-                unit.output,
-                one.folder / TOKENS_FILE,
-                one.folder / UNIT_INDEX_FILE,
-                starts_of(unit),
-                [one.files[TOKENS_FILE].sha256, one.files[UNIT_INDEX_FILE].sha256],
-                unit.source.name or "",
-            )
-            for unit, one in zip(units, done, strict=True)
-        ]
-        if formats:
-            epochs = epochs_of(runner.sources().values(), encoded, params.splits)
-            _refuse_epochs(epochs, runner.sources())
-            files = files.model_copy(update={"epochs": epochs})
-        made_from = tokens_digest(
-            tokenizer.digest, ((unit.output, one.facts.tokens_sha256) for unit, one in zip(units, done, strict=True))
-        )
-        if entry is not None:
-            of_units = [one.facts.answers or AnswerCounts() for one in done]
-            answers = added(of_units)
-            n_trained = sum(one.facts.n_trained or 0 for one in done)
-            entry = entry.model_copy(update={"n_trained": n_trained, "answers": answers})
-            check_trained(entry, sum(shard.n_tokens for shard in shards))
-            assert params.chat is not None
-            stop_token = params.chat.stop_token
-            for some in (*(one for one in of_units if is_sure(stop_token, one)), answers):
-                check_stopped(encoder.chat, stop_token, some)
-        written = write_sets(encoded, formats, files, documents, made_from, runner, run_units, directory)
-        if params.chat is not None and params.pack is not None:
-            check_cut(params.chat, params.pack, encoded)
+        files, sets = yield from _write_sets(project, corpus, directory)
         bad_documents = quarantine / QUARANTINE_FILE
-        write_quarantine(bad_documents, zip(units, folders, strict=True))
-        write_dropped(
-            tables / DROPPED_FILE, ((starts_of(unit), folder) for unit, folder in zip(units, folders, strict=True))
-        )
+        write_quarantine(bad_documents, zip(units, unit_folders, strict=True))
+        starts = [starts_of(unit) for unit in units]
+        write_dropped(tables / DROPPED_FILE, zip(starts, unit_folders, strict=True))
+        parts = [
+            Part(shard.name, start, folder, source_name(unit.pieces[0].shard))
+            for unit, shard, start, folder in zip(units, shards, starts, unit_folders, strict=True)
+        ]
         manifest = Manifest(
-            engine=engine_version(),
-            tokenizer_digest=tokenizer.digest,
-            tokenizer_origin=None if asked is None else _origin(pinned(runner.root, asked)),
-            params_digest=_digest(source, runner.sources(), params),
-            id_type=str(id_type(tokenizer.id_max)),
-            id_max=tokenizer.id_max,
-            begin_of_document_id=encoder.begin_id,
-            end_of_document_id=encoder.end_id,
-            special_tokens_in_text=params.special_tokens_in_text,
+            **_origin_of(project, corpus.encoder),
             chat=entry,
             n_documents=n_documents,
             n_tokens=sum(shard.n_tokens for shard in shards),
             text_bytes=sum(shard.text_bytes for shard in shards),
             n_bad=n_bad,
-            n_dropped=n_dropped,
+            n_dropped=dict(sorted(sum((Counter(one.facts.reasons) for one in corpus.done), Counter()).items())),
             quarantine_sha256=sha256_file(bad_documents),
-            source=_reading(runner.sources()),
-            sources=_entries(runner.sources(), units, shards),
-            tables=write_tables(parts, runner.has_ids, tokenizer, tables, params.splits),
+            source=_reading(project.sources),
+            sources=_entries(project.sources, units, shards),
+            tables=write_tables(parts, project.has_ids, corpus.encoder.tokenizer, tables, params.splits),
             inputs=[
                 InputShard(name=shard.name, n_bytes=shard.n_bytes, sha256=sha256, source=shard.named_source)
-                for shard, sha256 in corpus.sha256.items()
+                for shard, sha256 in project.corpus.sha256.items()
             ],
             shards=shards,
-            files=files if formats else None,
-            sets=written.sets,
-            packed=written.packed,
-            mixture=written.mixture,
-            blends=write_blends(written.sets, directory),
+            files=files,
+            sets=sets.sets,
+            packed=sets.packed,
+            mixture=sets.mixture,
+            blends=write_blends(sets.sets, directory),
         )
         write_manifest(manifest, directory)
     return manifest
+
+
+def _write_sets(project: Project, corpus: EncodedCorpus, directory: Path) -> Rounds[tuple[Files | None, WrittenSets]]:
+    """Writes the file sets into `directory`, and returns their arrangement (None without file sets) and their entries."""
+    params, encoder, encoded = project.params.encode, corpus.encoder, corpus.encoded_units()
+    formats = params.set_formats(project.sources.values())
+    files = files_of(params, encoder.tokenizer)
+    if formats:
+        epochs = epochs_of(project.sources.values(), encoded, params.splits)
+        _refuse_epochs(epochs, project.sources)
+        files = files.model_copy(update={"epochs": epochs})
+    contents = ((unit.output, one.facts.tokens_sha256) for unit, one in zip(corpus.units, corpus.done, strict=True))
+    made_from = tokens_digest(encoder.tokenizer.digest, contents)
+    documents = documents_shape(
+        encoder.tokenizer, encoder.begin_id, encoder.end_id, project.has_ids, encoder.entry is not None
+    )
+    written = yield from write_sets(project, encoded, files, documents, made_from, directory)
+    if params.chat is not None and params.pack is not None:
+        check_cut(params.chat, params.pack, encoded)
+    return files if formats else None, written
+
+
+def _checked_entry(params: Chat | None, corpus: EncodedCorpus, n_tokens: int) -> ChatEntry | None:
+    """The manifest's entry of the chat template, with the numbers of answers; None for texts. Raises CorpusError if a model would
+    not learn to answer, or where to stop."""
+    entry = corpus.encoder.entry
+    if entry is None or params is None:
+        return None
+    of_units = [one.facts.answers or AnswerCounts() for one in corpus.done]
+    answers = added(of_units)
+    n_trained = sum(one.facts.n_trained or 0 for one in corpus.done)
+    entry = entry.model_copy(update={"n_trained": n_trained, "answers": answers})
+    check_trained(entry, n_tokens)
+    for some in (*(one for one in of_units if is_sure(params.stop_token, one)), answers):
+        check_stopped(corpus.encoder.chat, params.stop_token, some)
+    return entry
+
+
+def _origin_of(project: Project, encoder: Encoder) -> dict[str, Any]:
+    """The fields of the manifest that say what made the ids."""
+    params, tokenizer, asked = project.params.encode, encoder.tokenizer, project.params.tokenizer
+    return {
+        "engine": engine_version(),
+        "tokenizer_digest": tokenizer.digest,
+        "tokenizer_origin": None if asked is None else _origin(pinned(project.root, asked)),
+        "params_digest": _digest(project.params.source, project.sources, params),
+        "id_type": str(id_type(tokenizer.id_max)),
+        "id_max": tokenizer.id_max,
+        "begin_of_document_id": encoder.begin_id,
+        "end_of_document_id": encoder.end_id,
+        "special_tokens_in_text": params.special_tokens_in_text,
+    }
 
 
 def _refuse_epochs(epochs: Mapping[str, str], sources: Mapping[str | None, DocumentSource]) -> None:
@@ -193,15 +213,6 @@ def files_of(params: Encode, tokenizer: Tokenizer) -> Files:
         shuffle=params.shuffle,
         pack=params.pack,
         pad_id=special_id(tokenizer, "pack.pad", pad),
-    )
-
-
-def special_id(tokenizer: Tokenizer, key: str, text: str | None) -> int | None:
-    if text is None or text in tokenizer.special_tokens:
-        return None if text is None else tokenizer.special_tokens[text]
-    raise ParamsError(
-        f"encode.{key}: found {text!r}; allowed: one of the tokenizer's special tokens "
-        f"({listed(tokenizer.special_tokens)}), or null."
     )
 
 

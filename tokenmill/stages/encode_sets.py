@@ -2,23 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from tokenmill.config.params import Encode, FormatName
-from tokenmill.console import say
+from tokenmill.console import Advance, say
 from tokenmill.dataset.manifest import Files, FileSet, MixedSource, SetPart, TableFile
 from tokenmill.errors import ParamsError
-from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, Items, SetFacts, Work, n_tokens_of
+from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, Items, SetFacts, n_tokens_of
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import blends_of
 from tokenmill.formats.interface import Format, Shape
 from tokenmill.formats.table import SET_FORMATS
 from tokenmill.pipeline.code_digest import code_digest
-from tokenmill.pipeline.executor import RunUnits
-from tokenmill.pipeline.set_work import finisher
-from tokenmill.pipeline.unit_runner import UnitRunner
+from tokenmill.pipeline.project import Project
+from tokenmill.rounds import Round, Rounds, Task, do
 from tokenmill.storage.atomic import flush, sha256_file, write_atomic
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import Done
@@ -76,39 +74,54 @@ def _reasons(format: Format, params: Encode, shape: Shape) -> Iterator[str]:
         )
 
 
+class WriteTask(Task[SetFacts], frozen=True, kw_only=True):
+    """Writes one part of a file set. `items`: gives its items in order."""
+
+    format: Format
+    shape: Shape
+    items: Items
+
+    def run(self, folder: Path, advance: Advance) -> SetFacts:
+        """Writes the part's files (see Task)."""
+        n_items = n_tokens = 0
+        with self.format.write(folder, _STEM, self.shape) as add:
+            for batch in self.items():
+                add(batch)
+                n_items += batch.num_rows
+                n_tokens += n_tokens_of(batch)
+        return SetFacts(n_items, n_tokens)
+
+
 def write_sets(
+    project: Project,
     units: Sequence[EncodedUnit],
-    names: Sequence[FormatName],
     files: Files,
     documents: Shape,
     tokens_digest: str,
-    runner: UnitRunner,
-    run_units: RunUnits,
     directory: Path,
-) -> WrittenSets:
+) -> Rounds[WrittenSets]:
     """Writes all file sets into `directory`, the dataset's temporary folder.
 
-    `names`: the formats. `documents`: the shape of documents. `tokens_digest`: see Manifest.tokens_digest. The unit store keeps the
-    results.
+    `documents`: the shape of documents. `tokens_digest`: see Manifest.tokens_digest. The unit store keeps the results.
     """
-    finish, is_done = finisher("encode", runner, run_units)
-    formats = [SET_FORMATS[name] for name in names]
-    arrangement = Arrangement(files, formats, documents, finish, runner.memory.workers, {"code": code_digest("encode")})
-    sets = arrangement.sets(units, tokens_digest)
+    formats = [SET_FORMATS[name] for name in project.params.encode.set_formats(project.sources.values())]
+    arrangement = Arrangement("encode", files, formats, documents, project.memory.workers, code_digest("encode"))
+    sets = yield from arrangement.sets(units, tokens_digest)
     for name in dict.fromkeys("/".join(filter(None, (one.split, one.source))) for one in sets if not one.files):
         say(f"encode: there is nothing for {name or 'the file sets'}, so it has no files")
     if any(one.epochs != "1" for one in arrangement.mixture):
         say(f"encode: {_words_of_mixture(arrangement.mixture)}")
-    lacking = [one for one in sets if one.before and any(not is_done(file.key) for file in one.files)]
-    temporary = arrangement.prepare(lacking)
-    work = [
-        Work(file.name, file.key, partial(_write, one.format, arrangement.shape, file.items))
+    lacking = [one for one in sets if one.before and any(not project.has(file.key, SetFacts) for file in one.files)]
+    temporary = yield from arrangement.prepare(lacking)
+    tasks = [
+        WriteTask(name=file.name, key=file.key, format=one.format, shape=arrangement.shape, items=file.items)
         for one in sets
         for file in one.files
     ]
-    done = iter(finish(work))
+    found = yield from do(Round("encode", tasks, SetFacts))
+    done = iter(found)
     entries = [_link(one, [next(done) for _ in one.files], arrangement.shape, directory) for one in sets]
-    runner.store.remove(temporary)
+    project.store.remove(temporary)
     return WrittenSets(entries, arrangement.packed, arrangement.mixture)
 
 
@@ -132,16 +145,6 @@ def _words_of_mixture(mixture: Sequence[MixedSource]) -> str:
         if one.split == split
     ]
     return f"the mixture{f' of {split}' if split else ''} has {', '.join(words)}"
-
-
-def _write(format: Format, shape: Shape, items: Items, folder: Path) -> SetFacts:
-    n_items = n_tokens = 0
-    with format.write(folder, _STEM, shape) as add:
-        for batch in items():
-            add(batch)
-            n_items += batch.num_rows
-            n_tokens += n_tokens_of(batch)
-    return SetFacts(n_items, n_tokens)
 
 
 def _link(one: ArrangedSet, done: Sequence[Done[SetFacts]], shape: Shape, directory: Path) -> FileSet:

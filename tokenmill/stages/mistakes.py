@@ -33,10 +33,10 @@ from tokenmill.pipeline.memory import divide
 from tokenmill.report.references import load_references
 from tokenmill.report.sample import ROOT_SOURCE
 from tokenmill.stages.count import check_settings, weights_of
-from tokenmill.stages.encode import framing_of, no_such_size
 from tokenmill.stages.encode_chat import chat_encoder, chat_entry
 from tokenmill.stages.encode_dataset import files_of
 from tokenmill.stages.encode_sets import refuse_formats
+from tokenmill.stages.encoder import no_such_size, special_id
 from tokenmill.stages.first_rows import FirstRows, Wanted, first_rows
 from tokenmill.stages.train_vocab import base_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -183,7 +183,8 @@ def _check_encode(params: Params, tokenizer: Tokenizer) -> None:
     """Raises ParamsError for special tokens that the tokenizer lacks, formats that cannot hold the items, and vocabulary sizes that
     are not trained."""
     encode, asked = params.encode, params.train_vocab
-    begin_id, end_id = framing_of(tokenizer, encode)
+    begin_id = special_id(tokenizer, "begin_of_document", encode.begin_of_document)
+    end_id = special_id(tokenizer, "end_of_document", encode.end_of_document)
     files = files_of(encode, tokenizer)
     shape = documents_shape(tokenizer, begin_id, end_id, params.has_ids, encode.chat is not None)
     if params.tokenizer is None:

@@ -24,13 +24,14 @@ from tokenmill.pipeline.causes import NEVER, Cause, as_words, causes_of, follows
 from tokenmill.pipeline.code_pins import code_changes
 from tokenmill.pipeline.dvc_sight import refuse_unseen
 from tokenmill.pipeline.estimate import Finished, Read, StageWork
-from tokenmill.pipeline.executor import n_workers
 from tokenmill.pipeline.input_changes import earlier_inputs, input_changes
+from tokenmill.pipeline.memory import n_workers
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.pipeline.unit_drops import known_drops
 from tokenmill.stages.count import CountFacts, count_keys, groups_of, weights_of
-from tokenmill.stages.encode import encode_keys, framing_of
 from tokenmill.stages.encode_chat import chat_entry
+from tokenmill.stages.encode_units import encode_keys
+from tokenmill.stages.encoder import encoder_of
 from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.unit_store import UnitStore
 from tokenmill.storage.urls import StoredObject
@@ -220,7 +221,7 @@ def _encoded(
     units = [unit for unit in corpus.units if _is_read(unit)]
     drops = known_drops(root, params, units, store)
     entry = None if params.encode.chat is None else chat_entry(root, params.encode.chat)
-    keys = encode_keys(units, params.encode, tokenizer, framing_of(tokenizer, params.encode), entry, drops)
+    keys = encode_keys(units, params.encode, encoder_of(tokenizer, params.encode, entry), drops)
     done = {name: found for name, key in keys.items() if (found := store.find(key, EncodeFacts)) is not None}
     facts = [one.facts for one in done.values()]
     return {name: keys[name] for name in done}, Finished(

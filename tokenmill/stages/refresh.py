@@ -18,7 +18,7 @@ from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, parse_manifest, 
 from tokenmill.errors import ParamsError, TokenmillError, ValidationError, VersionsError
 from tokenmill.layout import LOCK_FILE, OBJECTS_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.pipeline.build import Build
-from tokenmill.pipeline.executor import run_in_threads
+from tokenmill.pipeline.pools import Threads
 from tokenmill.stages.count import count
 from tokenmill.stages.publish import publish
 from tokenmill.stages.train_vocab import train_vocab
@@ -153,29 +153,14 @@ def _changed(repo: Any, stage: Any) -> bool:
 def train_candidate(build: Build) -> list[str]:
     """Trains a candidate tokenizer on all documents as params.yaml says. Returns lines that compare it with the one in use."""
     params, root = build.params, build.root
-    known, (begin, end) = params.train_vocab.special_tokens, params.encode.framing
+    special, encode = params.train_vocab.special_tokens, params.encode
+    named = {name: getattr(encode, name) for name in ("begin_of_document", "end_of_document")}
+    lacking = {name: None for name, token in named.items() if token not in special}
+    trained = params.model_copy(update={"encode": encode.model_copy(update=lacking)})
     with scratch_directory(root / SCRATCH_DIRECTORY, "refresh-") as scratch:
-        counted = scratch / "counts"
-        count(
-            params.source,
-            params.count,
-            params.run.spill_directory,
-            build.runner,
-            run_in_threads(build.workers),
-            counted,
-        )
-        train_vocab(
-            root,
-            params.count.pattern,
-            params.train_vocab,
-            (begin if begin in known else None, end if end in known else None),
-            params.publish.license,
-            build.memory,
-            params.run.checkpoint_every,
-            counted,
-            root / CANDIDATE_DIRECTORY,
-            params.encode.chat,
-        )
+        counted, pool = scratch / "counts", Threads(build.workers)
+        build.drive(count(build.project, counted), pool)
+        build.drive(train_vocab(root, trained, build.memory, counted, root / CANDIDATE_DIRECTORY), pool)
     find = drop_list(root, params.source.drop, params.has_ids).find
     documents = (
         (shard.named_source or Path(shard.name).parent.as_posix(), batch)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,9 @@ from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.model_card import make_card, measure_training, write_card
 from tokenmill.chat.shipped import ship_template
 from tokenmill.config.lockfile import pinned
-from tokenmill.config.params import N_BYTES, Chat, Extend, TokenizerSource, TrainVocab
+from tokenmill.config.params import N_BYTES, Chat, Extend, Params, TokenizerSource, TrainVocab
 from tokenmill.config.sources import Reading
-from tokenmill.console import progress, say
+from tokenmill.console import Advance, progress, say
 from tokenmill.corpus.provenance import Provenance, read_provenance
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.counts.spill import open_parquet
@@ -27,12 +28,13 @@ from tokenmill.layout import CHECKPOINT_DIRECTORY, COUNTS_FILE, PROVENANCE_FILE,
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pretokenizers.patterns import steps_of
+from tokenmill.rounds import Round, Stage, Task, do
 from tokenmill.special_tokens import listed
 from tokenmill.storage.atomic import sha256_directory, sha256_file, write_atomic, write_directory
-from tokenmill.storage.unit_store import UnitStore, unit_key
+from tokenmill.storage.unit_store import unit_key
 from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.tokenizer import Tokenizer
-from tokenmill.training.bpe import Goal, Learned, changed_documents, extend, learn
+from tokenmill.training.bpe import Goal, changed_documents, extend, learn
 from tokenmill.training.checkpoint import Checkpoint
 from tokenmill.versioning.import_tokenizer import import_pinned
 
@@ -41,98 +43,124 @@ _LENGTH_BYTES = 4  # the length in front of each value in a plain column of a .p
 _MEMORY_PER_BYTE = 31
 
 
-def train_vocab(
-    root: Path,
-    pattern: str | None,
-    params: TrainVocab,
-    framing: tuple[str | None, str | None],
-    license: str | None,
-    memory: Memory,
-    checkpoint_every: int | None,
-    counted: Path,
-    output: Path,
-    chat: Chat | None = None,
-    store: UnitStore | None = None,
-) -> StageSummary:
+class LearnFacts(msgspec.Struct, frozen=True):
+    """The figures of a training (see Learned), whose tokenizers are files."""
+
+    n_merges: int
+    last_count: int | None
+    n_text_tokens: int
+    n_left_out: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.n_merges:,} merges"
+
+
+class LearnTask(Task[LearnFacts], frozen=True, kw_only=True):
+    """Learns tokenizers of several sizes from a table of counts. `base`: the tokenizer to extend, or None. `sizes`: the largest
+    first. `threads`: those of the training."""
+
+    table: Path
+    base: Tokenizer | None
+    pattern: str | None
+    special_tokens: Sequence[str]
+    sizes: Sequence[int]
+    goal: Goal
+    threads: int
+    checkpoint: Checkpoint | None
+
+    def run(self, folder: Path, advance: Advance) -> LearnFacts:
+        """Writes a tokenizer.json for each size (see Task)."""
+        counts = read_counts(self.table)
+        n_done = 0
+        with progress("train-vocab", self.sizes[0], "tokens") as now:
+            now.skip(self.base.vocab_size if self.base else N_BYTES + len(self.special_tokens))
+
+            def show(n_tokens: int, _n_merges: int) -> None:
+                nonlocal n_done
+                now.add(n_tokens - n_done)
+                n_done = n_tokens
+
+            options = self.goal, self.threads, show, self.checkpoint
+            learned = (
+                extend(self.base, counts, self.sizes[0], *options)
+                if self.base
+                else learn(counts, self.sizes, self.pattern, self.special_tokens, *options)
+            )
+        for i, tokenizer in enumerate(learned.tokenizers):
+            (folder / f"{i:04}.json").write_text(json.dumps(tokenizer.document), encoding="utf-8")
+        return LearnFacts(learned.n_merges, learned.last_count, learned.n_text_tokens)
+
+
+def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, output: Path) -> Stage:
     """Learns the vocabulary from the files of `count` in the directory `counted`, and writes the directory `output`, with golden
     vectors and a model card.
 
     The card is part of the stage's output, not added by publishing, so a published version is exactly the directory that was built.
-    `framing`: the special tokens that begin and end a document, which tokenizer_config.json names. `chat`: the chat template to
-    write beside it. `store`: may hold a vocabulary learned from the same counts; None: always learn. A corpus too small for the
-    requested size gives a smaller vocabulary, and a printed line says how many tokens it has. Raises CountsError, ParamsError,
-    TokenizerError, CorpusError.
+    A corpus too small for the requested size gives a smaller vocabulary, and a printed line says how many tokens it has. Raises
+    CountsError, ParamsError, TokenizerError, CorpusError.
     """
-    start_s = time.monotonic()
-    base = base_of(root, params, pattern) if params.extend else None
+    asked, pattern = params.train_vocab, params.count.pattern
+    base = base_of(root, asked, pattern) if asked.extend else None
     table = counted / Path(COUNTS_FILE).name
     _check_fits(table, memory)
-    counts = read_counts(table)
-    provenance = read_provenance(counted / Path(PROVENANCE_FILE).name)
-    goal = Goal(params.pair_count_min, params.token_bytes_max, params.score, params.pad_vocab_to)
-    checkpoint = Checkpoint(root / CHECKPOINT_DIRECTORY, checkpoint_every) if checkpoint_every else None
-    n_done = 0
-    with progress("train-vocab", params.vocab_size, "tokens") as now:
-        now.skip(base.vocab_size if base else N_BYTES + len(params.special_tokens))
-
-        def show(n_tokens: int, _n_merges: int) -> None:
-            nonlocal n_done
-            now.add(n_tokens - n_done)
-            n_done = n_tokens
-
-        sizes = [params.vocab_size, *params.vocab_sizes]
-        key = unit_key(
-            stage="train-vocab",
-            code=code_digest("train-vocab"),
-            counts=sha256_file(table),
-            base=None if base is None else base.digest,
-            pattern=pattern,
-            special_tokens=params.special_tokens,
-            sizes=sizes,
-            goal=asdict(goal),
-        )
-        learned = None if store is None else _learned_before(store, key)
-        if learned is None:
-            learned = (
-                extend(base, counts, params.vocab_size, goal, memory.own_threads, show, checkpoint)
-                if base
-                else learn(counts, sizes, pattern, params.special_tokens, goal, memory.own_threads, show, checkpoint)
-            )
-            if store is not None:
-                _keep(store, key, learned)
-    tokenizer = learned.tokenizers[0]
-    report = _report(counts, learned)
-    if base and params.extend:
-        report["extended"] = _changes(root, provenance, base, tokenizer, params.extend, memory)
+    learn = _learn_task(root, params, memory, table, base)
+    [done] = yield from do(Round("train-vocab", [learn], LearnFacts))
+    tokenizers = [Tokenizer.load(done.folder / name) for name in sorted(done.files)]
+    counts, provenance = read_counts(table), read_provenance(counted / Path(PROVENANCE_FILE).name)
+    report = _report(counts, tokenizers[0], done.facts)
+    if base and asked.extend:
+        report["extended"] = _changes(root, provenance, base, tokenizers[0], asked.extend, memory)
     named = {
-        "begin_of_document": params.bos_token or framing[0],
-        "end_of_document": params.eos_token or framing[1],
-        "pad_token": params.pad_token,
-        "unk_token": params.unk_token,
+        "begin_of_document": asked.bos_token or params.encode.framing[0],
+        "end_of_document": asked.eos_token or params.encode.framing[1],
+        "pad_token": asked.pad_token,
+        "unk_token": asked.unk_token,
     }
     with write_directory(output) as directory:
-        tokenizer.save(directory, **named, model_max_length=params.model_max_length)
-        for size, smaller in zip(sizes[1:], learned.tokenizers[1:], strict=True):
-            smaller.save(directory / str(size), **named, model_max_length=params.model_max_length)
-            ship_template(root, chat, directory / str(size))
-        ship_template(root, chat, directory)
+        folders = [directory, *(directory / str(size) for size in asked.vocab_sizes)]
+        for folder, tokenizer in zip(folders, tokenizers, strict=True):
+            tokenizer.save(folder, **named, model_max_length=asked.model_max_length)
+            ship_template(root, params.encode.chat, folder)
         with write_atomic(directory / TRAINING_FILE) as path:
             path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        golden = make_golden(directory, tokenizer, provenance.samples)
+        golden = make_golden(directory, tokenizers[0], provenance.samples)
         write_golden(golden, directory)
-        training = measure_training(counts, tokenizer, params, provenance.shards)
-        write_card(make_card(tokenizer, golden, license, training), directory)
-    if tokenizer.vocab_size < params.vocab_size:
+        training = measure_training(counts, tokenizers[0], asked, provenance.shards)
+        write_card(make_card(tokenizers[0], golden, params.publish.license, training), directory)
+    n_tokens = tokenizers[0].vocab_size
+    if n_tokens < asked.vocab_size:
         say(
-            f"train-vocab: WARNING: stopped early at {tokenizer.vocab_size:,} of {params.vocab_size:,} tokens: no pair is left "
-            f"that occurs {params.pair_count_min:,} times or more. Add text, or lower train_vocab.vocab_size."
+            f"train-vocab: WARNING: stopped early at {n_tokens:,} of {asked.vocab_size:,} tokens: no pair is left "
+            f"that occurs {asked.pair_count_min:,} times or more. Add text, or lower train_vocab.vocab_size."
         )
-    return StageSummary(
-        "train-vocab",
-        "run",
-        text_mb=report["text_bytes"] / 1e6,
-        n_tokens=tokenizer.vocab_size,
-        seconds=time.monotonic() - start_s,
+    return StageSummary("train-vocab", "run", text_mb=report["text_bytes"] / 1e6, n_tokens=n_tokens)
+
+
+def _learn_task(root: Path, params: Params, memory: Memory, table: Path, base: Tokenizer | None) -> LearnTask:
+    asked, pattern, every = params.train_vocab, params.count.pattern, params.run.checkpoint_every
+    goal = Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to)
+    sizes = [asked.vocab_size, *asked.vocab_sizes]
+    key = unit_key(
+        stage="train-vocab",
+        code=code_digest("train-vocab"),
+        counts=sha256_file(table),
+        base=None if base is None else base.digest,
+        pattern=pattern,
+        special_tokens=asked.special_tokens,
+        sizes=sizes,
+        goal=asdict(goal),
+    )
+    return LearnTask(
+        name=f"{asked.vocab_size:,} tokens",
+        key=key,
+        table=table,
+        base=base,
+        pattern=pattern,
+        special_tokens=asked.special_tokens,
+        sizes=sizes,
+        goal=goal,
+        threads=memory.own_threads,
+        checkpoint=Checkpoint(root / CHECKPOINT_DIRECTORY, every) if every else None,
     )
 
 
@@ -152,30 +180,6 @@ def import_tokenizer(root: Path, asked: TokenizerSource, chat: Chat | None = Non
             "train-vocab: the tokenizer is the same as before. With an imported one, count and train_vocab have no effect."
         )
     return StageSummary("train-vocab", "imported", n_tokens=tokenizer.vocab_size, seconds=time.monotonic() - start_s)
-
-
-class _Figures(msgspec.Struct, frozen=True):
-    """The results of a training in the unit store, which also holds its tokenizers as files."""
-
-    n_merges: int
-    last_count: int | None
-    n_text_tokens: int
-
-
-def _learned_before(store: UnitStore, key: str) -> Learned | None:
-    done = store.find(key, _Figures)
-    if done is None:
-        return None
-    tokenizers = [Tokenizer.load(done.folder / name) for name in sorted(done.files)]
-    return Learned(tokenizers, done.facts.n_merges, done.facts.last_count, done.facts.n_text_tokens)
-
-
-def _keep(store: UnitStore, key: str, learned: Learned) -> None:
-    with store.new(key) as partial:
-        for i, tokenizer in enumerate(learned.tokenizers):
-            (partial / f"{i:04}.json").write_text(json.dumps(tokenizer.document), encoding="utf-8")
-        store.keep(key, partial, _Figures(learned.n_merges, learned.last_count, learned.n_text_tokens))
-    store.flush()
 
 
 def base_of(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:
@@ -215,18 +219,18 @@ def _check_fits(path: Path, memory: Memory) -> None:
         )
 
 
-def _report(counts: pa.Table, learned: Learned) -> dict[str, Any]:
+def _report(counts: pa.Table, tokenizer: Tokenizer, facts: LearnFacts) -> dict[str, Any]:
     n_bytes = pc.binary_length(counts["pretoken"]).cast("uint64")
     text_bytes = pc.sum(pc.multiply_checked(n_bytes, counts["count"])).as_py() or 0
     return {
         "n_distinct_pretokens": counts.num_rows,
         "n_pretokens": pc.sum(counts["count"]).as_py() or 0,
         "text_bytes": text_bytes,
-        "vocab_size": learned.tokenizers[0].vocab_size,
-        "n_merges": learned.n_merges,
-        "last_merge_count": learned.last_count,
-        "n_text_tokens": learned.n_text_tokens,
-        "bytes_per_token": round(text_bytes / max(learned.n_text_tokens, 1), 6),
+        "vocab_size": tokenizer.vocab_size,
+        "n_merges": facts.n_merges,
+        "last_merge_count": facts.last_count,
+        "n_text_tokens": facts.n_text_tokens,
+        "bytes_per_token": round(text_bytes / max(facts.n_text_tokens, 1), 6),
     }
 
 

@@ -23,7 +23,6 @@ from tokenmill.checks.manifest_checks import (
 )
 from tokenmill.checks.row_checks import Judge, n_sampled
 from tokenmill.config.params import Source, Validate
-from tokenmill.console import progress
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
 from tokenmill.corpus.limits import Limits
@@ -32,6 +31,7 @@ from tokenmill.dataset.groups import GroupKeys
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, read_manifest
 from tokenmill.dataset.tables import UNIT_INDEX_FILE, Part, write_tables, wrong_tables
 from tokenmill.errors import ValidationError
+from tokenmill.file_sets.arrangement import SetFacts
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.planned import documents_shape
 from tokenmill.layout import (
@@ -43,11 +43,10 @@ from tokenmill.layout import (
     VOCAB_SIZES_DIRECTORY,
 )
 from tokenmill.pipeline.code_digest import code_digest
-from tokenmill.pipeline.executor import RunUnits
-from tokenmill.pipeline.set_work import finisher
-from tokenmill.pipeline.unit_drops import unit_drops
-from tokenmill.pipeline.unit_runner import UnitRunner, content
-from tokenmill.pipeline.unit_work import Job
+from tokenmill.pipeline.pools import Pool
+from tokenmill.pipeline.unit_content import content
+from tokenmill.pipeline.unit_drops import drop_lists
+from tokenmill.pipeline.unit_runner import Job, UnitRunner
 from tokenmill.report.collect import Checked
 from tokenmill.report.write import write_report
 from tokenmill.storage.atomic import read, sha256_file
@@ -61,7 +60,7 @@ _SEED = 0
 _MANIFEST = f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}"
 
 
-def validate(source: Source, params: Validate, runner: UnitRunner, run_units: RunUnits) -> StageSummary:
+def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Pool) -> StageSummary:
     """Checks data/tokens against its manifest, the tokenizer and the documents, and writes the report in data/report.
 
     For every document: it is in its place, its ids are in range and decode to its bytes, and the tokens around it are there and
@@ -109,21 +108,20 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
         for special_in_text in sorted(set(allows.values()))
     }
     judges = {name: made[special_in_text] for name, special_in_text in allows.items()}
-    drops = unit_drops(source, runner, run_units)
+    drops = runner.drive(drop_lists(runner.project), run_units)
     splits, group_column = ({}, None) if manifest.files is None else (manifest.files.splits, manifest.files.split_group)
     keys = _keys(corpus.units, source, judges, manifest, params.sample_documents, entries, drops, group_column)
-    with progress("validate", corpus.n_bytes, "bytes") as now:
-        do = partial(
-            validate_unit,
-            tokens=directory,
-            source=source,
-            judges=made,
-            sample_documents=params.sample_documents,
-            group_column=group_column,
-            limits=runner.memory.limits,
-        )
-        own = {unit.name: (entries[unit.output], drops[unit.name], allows[unit.name]) for unit in corpus.units}
-        done = runner.finish("validate", do, corpus.units, keys, FileFacts, run_units, own, now)
+    do = partial(
+        validate_unit,
+        tokens=directory,
+        source=source,
+        judges=made,
+        sample_documents=params.sample_documents,
+        group_column=group_column,
+        limits=runner.memory.limits,
+    )
+    own = {unit.name: (entries[unit.output], drops[unit.name], allows[unit.name]) for unit in corpus.units}
+    done = runner.finish("validate", do, corpus.units, keys, FileFacts, run_units, own)
     parts = []
     for unit, one in zip(corpus.units, done, strict=True):
         check_sums(entries[unit.output], one.facts)
@@ -157,7 +155,7 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
         n_units=len(corpus.units),
         n_documents=manifest.n_documents,
         file_mb=corpus.n_bytes / 1e6,
-        done_mb=runner.done_bytes["validate"] / 1e6,
+        done_mb=runner.driver.done_bytes["validate"] / 1e6,
         text_mb=manifest.text_bytes / 1e6,
         n_tokens=manifest.n_tokens,
         seconds=time.monotonic() - start_s,
@@ -206,14 +204,13 @@ def _check_sets(
     done: Sequence[Done[FileFacts]],
     tokenizer: Tokenizer,
     runner: UnitRunner,
-    run_units: RunUnits,
+    run_units: Pool,
 ) -> None:
     """Checks that the file sets hold the documents that were checked, as their parameters say. Raises ValidationError."""
     if manifest.files is None and not manifest.sets:
         return
     from tokenmill.checks.set_checks import wrong_sets
 
-    finish, is_done = finisher("validate", runner, run_units)
     entries = dict(manifest.outputs())
     encoded = [
         EncodedUnit(
@@ -229,9 +226,18 @@ def _check_sets(
     begin_id, end_id = manifest.begin_of_document_id, manifest.end_of_document_id
     shape = documents_shape(tokenizer, begin_id, end_id, runner.has_ids, manifest.chat is not None)
     workers, code = runner.memory.own_threads, code_digest("validate")
-    for name, wrong in wrong_sets(
-        manifest, directory, encoded, shape, finish, is_done, runner.store.remove, workers, code
-    ):
+    store = runner.store
+    checks = wrong_sets(
+        manifest,
+        directory,
+        encoded,
+        shape,
+        lambda key: not runner.anew and store.find(key, SetFacts) is not None,
+        store.remove,
+        workers,
+        code,
+    )
+    for name, wrong in runner.drive(checks, run_units):
         raise ValidationError(f"{TOKENS_DIRECTORY}/{name}: {wrong}")
 
 

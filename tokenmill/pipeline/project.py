@@ -1,0 +1,62 @@
+"""The values of one build that its stages share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenmill.config.params import Params
+from tokenmill.config.sources import DocumentSource
+from tokenmill.corpus.drop import DropList, drop_list
+from tokenmill.corpus.units import Corpus, Unit
+from tokenmill.pipeline.memory import Memory
+from tokenmill.rounds import Seen
+from tokenmill.storage.file_facts import Digests
+from tokenmill.storage.unit_store import UnitStore
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project while it is built. `corpus`: its documents in units. `digests`: facts about its files. `store`: finished units.
+    `force`: whether the build runs finished units again."""
+
+    root: Path
+    params: Params
+    corpus: Corpus
+    memory: Memory
+    digests: Digests
+    store: UnitStore
+    force: bool
+
+    @property
+    def units(self) -> list[Unit]:
+        """The units, sorted by the names of their outputs."""
+        return self.corpus.units
+
+    @property
+    def sources(self) -> Mapping[str | None, DocumentSource]:
+        """The sources that have documents, sorted by name; under None the source without a name."""
+        found = {shard.source.name: shard.source for shard in self.corpus.sha256 if shard.source is not None}
+        return dict(sorted(found.items(), key=lambda one: one[0] or ""))
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether documents have ids of their own; else their ids are rows."""
+        return any(one.id_column is not None for one in self.sources.values())
+
+    @property
+    def cache_mb_max(self) -> int:
+        """The limit of an encoder's pre-token cache in memory."""
+        return min(self.params.run.cache_mb_max, self.memory.kept_mib * self.memory.workers)
+
+    def seen(self, unit: Unit) -> Seen:
+        """The signatures of the unit's files when the build began."""
+        return {piece.shard.path: self.digests.seen[piece.shard.path] for piece in unit.pieces}
+
+    def has(self, key: str, facts: type[Any]) -> bool:
+        """Whether the unit store has a result that this build may use. `facts`: the type of its facts."""
+        return not self.force and self.store.find(key, facts) is not None
+
+    def read_drop_list(self) -> DropList:
+        """Reads the documents that source.drop names; an empty list without source.drop. Raises CorpusError."""
+        return drop_list(self.root, self.params.source.drop, self.has_ids)

@@ -1,0 +1,225 @@
+"""encode, first half: the documents of a unit → their tokens, with a document index and token counts."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.chat.answers import AnswerCounts, added
+from tokenmill.config.params import Encode, Source, StopToken
+from tokenmill.console import Advance
+from tokenmill.corpus.drop import DropList
+from tokenmill.corpus.dropped import piece_dropped, reasons_of, write_unit_dropped
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.quarantine import Documents, left_out, piece_bad, write_left
+from tokenmill.corpus.reader import Batch
+from tokenmill.corpus.units import Unit
+from tokenmill.counts.table import most_frequent
+from tokenmill.dataset.document_index import unit_index
+from tokenmill.dataset.groups import GroupKeys
+from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
+from tokenmill.dataset.token_counts import TokenCounts
+from tokenmill.dataset.tokens_digest import TokensDigest
+from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts
+from tokenmill.errors import ChatError, CorpusError, CountsError, SpecialTokenError
+from tokenmill.formats.parquet import write_tokens
+from tokenmill.formats.tokens import id_type, rows, schema
+from tokenmill.pipeline.code_digest import code_digest
+from tokenmill.pipeline.unit_content import content
+from tokenmill.rounds import Task
+from tokenmill.special_tokens import SpecialTokensInText
+from tokenmill.stages.encode_chat import check_stopped, is_sure
+from tokenmill.stages.encoder import Encoder
+from tokenmill.storage.unit_store import UnitStore, unit_key
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+_warming = Lock()
+_N_WARM = 1 << 16  # this many frequent pre-tokens cover nearly all text
+
+
+class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
+    """Encodes one unit into a file, with its document index and token counts.
+
+    `others`: further encoders with their keys; what of their results the unit store lacks is made in the same reading. `drops`: the
+    documents to leave out. `group_column`: the column whose value decides a document's split, or None. `stop_token`:
+    encode.chat.stop_token; None without chat. `warm_by`: the file whose most frequent pre-tokens warm the caches; None: no warming.
+    """
+
+    encoder: Encoder
+    others: Sequence[tuple[str, Encoder]]
+    source: Source
+    drops: DropList
+    group_column: str | None
+    stop_token: StopToken | None
+    limits: Limits
+    warm_by: Path | None
+    store: UnitStore
+    force: bool
+
+    def run(self, folder: Path, advance: Advance) -> EncodeFacts:
+        """Writes the unit's files (see Task)."""
+        assert self.unit is not None
+        further = [
+            (key, encoder) for key, encoder in self.others if self.force or self.store.find(key, EncodeFacts) is None
+        ]
+        encoders = [self.encoder, *(encoder for _, encoder in further)]
+        if self.warm_by is not None:
+            policy = self.unit.source.special_tokens_in_text
+            special: SpecialTokensInText = "allow" if policy == "allow" else "as_text"
+            _warm([one.tokenizer for one in encoders], self.warm_by, special)
+        documents = Documents(self.unit, self.source, self.limits, advance, self.drops.find)
+        piece_documents = [0] * len(self.unit.pieces)
+        with ExitStack() as kept:
+            folders = [folder, *(kept.enter_context(self.store.new(key)) for key, _ in further)]
+            outputs = [_Output(self.unit, one, its) for one, its in zip(encoders, folders, strict=True)]
+            with ExitStack() as stack:
+                for output in outputs:
+                    output.open(stack, self._group_keys())
+                for piece, batch in documents:
+                    n_tokens = self._add(outputs, piece, batch)
+                    piece_documents[piece] += len(batch.texts)
+                    advance(0, n_tokens)
+            facts = []
+            for output in outputs:
+                if output.answers is not None and is_sure(self.stop_token, output.answers):
+                    check_stopped(output.encoder.chat, self.stop_token, output.answers)  # fails before other units
+                facts.append(output.finish(documents, piece_documents))
+            self.check_unchanged()
+            for (key, _), its, fact in zip(further, folders[1:], facts[1:], strict=True):
+                self.store.keep(key, its, fact)
+        return facts[0]
+
+    def _group_keys(self) -> GroupKeys | None:
+        assert self.unit is not None
+        return None if self.group_column is None else GroupKeys(self.unit, self.group_column, self.limits)
+
+    def _add(self, outputs: Sequence["_Output"], piece: int, batch: Batch) -> int:
+        """Encodes a batch for every encoder, and gives the number of tokens of the first. An error names the document."""
+        assert self.unit is not None
+        try:
+            n_tokens = [output.add(piece, batch) for output in outputs]
+            return n_tokens[0]
+        except (SpecialTokenError, ChatError) as error:
+            name, row = self.unit.pieces[piece].shard.name, batch.rows()[error.index].as_py()
+            if isinstance(error, SpecialTokenError):
+                raise SpecialTokenError(row, error.byte_offset, error.token, f"{name}, row {row}") from None
+            raise CorpusError(f"{name}, row {row}: {error}", code=error.code) from None
+
+
+class _Output:
+    """The files of one unit under one encoder, while they are written."""
+
+    def __init__(self, unit: Unit, encoder: Encoder, folder: Path) -> None:
+        self.encoder, self._unit, self._folder = encoder, unit, folder
+        has_names, has_mask = unit.source.id_column is not None, encoder.chat is not None
+        self.n_tokens = self.text_bytes = 0
+        self.n_trained = 0 if has_mask else None
+        self.answers = AnswerCounts() if has_mask else None
+        self._special = unit.source.special_tokens_in_text
+        self._shape = schema(id_type(encoder.tokenizer.id_max), has_names, has_mask)
+        self._counts = TokenCounts(encoder.tokenizer.id_max)
+        self._digest = TokensDigest()
+
+    def open(self, stack: ExitStack, group_keys: GroupKeys | None) -> None:
+        """Opens the files, which end with `stack`."""
+        first_rows = [piece.first_row for piece in self._unit.pieces]
+        has_names, has_mask = self._unit.source.id_column is not None, self.answers is not None
+        self._write = stack.enter_context(write_tokens(self._folder / TOKENS_FILE, self._shape))
+        self._add = stack.enter_context(
+            unit_index(self._folder / UNIT_INDEX_FILE, first_rows, has_names, group_keys, has_mask)
+        )
+
+    def add(self, piece: int, batch: Batch) -> int:
+        """Encodes a batch of documents, and gives the number of tokens. Raises SpecialTokenError, ChatError."""
+        batch, input_ids, loss_mask = self._encoded(batch)
+        self._counts.add(input_ids.values)
+        n_tokens = len(input_ids.values)
+        self.n_tokens += n_tokens
+        self.text_bytes += batch.text_bytes
+        if self.n_trained is not None and loss_mask is not None:
+            self.n_trained += pc.sum(loss_mask.values).as_py() or 0
+        made = rows(batch, input_ids, self._shape, loss_mask)
+        del input_ids, loss_mask  # of a long document they take much memory, and so does writing it
+        self._write(made)
+        self._add(piece, batch, made)
+        self._digest.add(made)
+        return n_tokens
+
+    def _encoded(self, batch: Batch) -> tuple[Batch, pa.LargeListArray, pa.LargeListArray | None]:
+        """The batch with the texts that were encoded, their ids, and the loss masks of conversations."""
+        encoder = self.encoder
+        if encoder.chat is None:
+            ids = encoder.tokenizer.encode_batch(
+                batch.texts, threads=1, begin_id=encoder.begin_id, end_id=encoder.end_id, special=self._special
+            )
+            return batch, ids, None
+        assert batch.messages is not None
+        found = encoder.chat.encode_batch(batch.messages)
+        self.answers = added([self.answers or AnswerCounts(), found.counts])
+        return replace(batch, texts=found.texts), found.input_ids, found.loss_mask
+
+    def finish(self, documents: Documents, piece_documents: list[int]) -> EncodeFacts:
+        """Writes the token counts, the quarantine and the dropped documents, which are complete after the last batch, and gives the
+        facts of the unit."""
+        self._counts.write(self._folder / UNIT_COUNTS_FILE)
+        write_left(documents.left, self._folder)
+        write_unit_dropped(documents.dropped, self._folder)
+        return EncodeFacts(
+            piece_documents=piece_documents,
+            piece_bad=piece_bad(self._unit, documents.left),
+            piece_dropped=piece_dropped(len(self._unit.pieces), documents.dropped),
+            reasons=reasons_of(documents.dropped),
+            left=left_out(documents.left),
+            n_tokens=self.n_tokens,
+            text_bytes=self.text_bytes,
+            tokens_sha256=self._digest.hex(),
+            n_trained=self.n_trained,
+            answers=self.answers,
+        )
+
+
+def _warm(tokenizers: Sequence[Tokenizer], path: Path, special: SpecialTokensInText) -> None:
+    """Warms the caches with the most frequent pre-tokens of the counts, once for all threads. If the counts are missing or belong
+    to other text, encoding is only slower. Damaged counts do not matter here either, because `count` reports them."""
+    with _warming:
+        cold = [one for one in tokenizers if one.model is not None and special not in one.warmed]
+        for tokenizer in cold:
+            tokenizer.warmed.add(special)
+        try:
+            frequent = most_frequent(path, _N_WARM) if cold else None
+        except CountsError:
+            return
+        for tokenizer in cold:
+            tokenizer.warm(frequent, _N_WARM, special)
+
+
+def encode_keys(
+    units: Sequence[Unit],
+    params: Encode,
+    encoder: Encoder,
+    drops: Mapping[str, DropList],
+) -> dict[str, str]:
+    """Each unit's key in the unit store, by unit name. `drops`: the documents that each unit leaves out."""
+    decides = {
+        "code": code_digest("encode"),
+        "tokenizer": encoder.tokenizer.digest,
+        "engine": encoder.tokenizer.engine,
+        "framing": (encoder.begin_id, encoder.end_id),
+        "group": params.split_group,
+        **({} if encoder.entry is None else {"chat": encoder.entry.encoding}),
+    }
+    return {
+        unit.name: unit_key(
+            stage="encode",
+            content=content(unit, with_rows=unit.source.id_column is None),  # a document's id is its row then
+            drop=drops[unit.name].as_key(),
+            special=unit.source.special_tokens_in_text,
+            source=unit.source.reading.as_key(),
+            **decides,
+        )
+        for unit in units
+    }
