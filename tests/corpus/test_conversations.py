@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from tokenmill.config.sources import Conversations
-from tokenmill.corpus.conversations import Conversation, ConversationError, maker_of, of_messages
+from tokenmill.corpus.conversations import CanonicalConversation, ConversationError, maker_of, of_messages
 
 USER = {"role": "user", "content": "Hi"}
 CALL = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
 ALPACA = (("user", ("{instruction}", "Input:\n{input}")), ("assistant", ("{output}",)))
 
 
-def by_template(template: Any, **row: str | None) -> Conversation:
+def by_template(template: Any, **row: str | None) -> CanonicalConversation:
     maker = maker_of(Conversations(None, None, template))
     return maker.make([row[name] for name in maker.columns])
 
 
-def messages_of(found: Conversation) -> list[Any]:
+def messages_of(found: CanonicalConversation) -> list[Any]:
     whole: dict[str, list[Any]] = json.loads(found.json)
     return whole["messages"]
 

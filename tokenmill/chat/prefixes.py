@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tokenmill.chat.rendering import Part, Rendering
-from tokenmill.chat.segments import Encoded, SegmentEncoder
+from tokenmill.chat.rendering import AnswerSpan, Rendering
+from tokenmill.chat.segments import EncodedTexts, SegmentEncoder
 from tokenmill.chat.token_ranges import Flags, between
 from tokenmill.errors import ChatError
 
@@ -24,7 +24,7 @@ class _Cut(NamedTuple):
     text: Rendering
 
 
-def flags_by_prefixes(encoder: SegmentEncoder, renderings: Sequence[Rendering], encoded: Encoded) -> Flags:
+def flags_by_prefixes(encoder: SegmentEncoder, renderings: Sequence[Rendering], encoded: EncodedTexts) -> Flags:
     """Flags 1 for the ids that each message adds to the conversation before it, else 0.
 
     Raises ChatError if the ids of a prefix are not a prefix of the whole conversation's ids. Ids before a special token do not
@@ -50,7 +50,7 @@ def flags_by_prefixes(encoder: SegmentEncoder, renderings: Sequence[Rendering], 
     return between(firsts, stops, len(encoded.ids))
 
 
-def _at_once(encoder: SegmentEncoder, renderings: Sequence[Rendering], encoded: Encoded) -> Iterator[list[_Cut]]:
+def _at_once(encoder: SegmentEncoder, renderings: Sequence[Rendering], encoded: EncodedTexts) -> Iterator[list[_Cut]]:
     """The cuts of all conversations, in groups whose texts take little memory."""
     cuts: list[_Cut] = []
     n_characters = 0
@@ -76,7 +76,7 @@ def _cuts(encoder: SegmentEncoder, rendering: Rendering, ids: Any, index: int) -
 
 
 def _no_boundary(rendering: Rendering, at: int, index: int) -> ChatError:
-    part: Part = next(part for part in rendering.parts if at in (part.start, part.end))
+    part: AnswerSpan = next(part for part in rendering.parts if at in (part.start, part.end))
     which = "begins" if at == part.start else "ends"
     return ChatError(
         index,

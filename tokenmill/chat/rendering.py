@@ -26,7 +26,7 @@ _PREFIX_CHARACTERS_MAX = 1_000_000_000
 characters take 18 s."""
 
 
-class Part(NamedTuple):
+class AnswerSpan(NamedTuple):
     """The characters `start` to `end` - 1 of a rendered text, which are an assistant's message. `message`: its number; -1 if it is
     not needed."""
 
@@ -42,7 +42,7 @@ class Rendering(NamedTuple):
 
     text: str
     guarded: str | None
-    parts: list[Part]
+    parts: list[AnswerSpan]
     by_prefixes: bool = False
     counts: AnswerCounts = AnswerCounts()
 
@@ -139,10 +139,10 @@ class Renderer:
 
     def _generated(
         self, conversation: Conversation, rendered: Regions, assistants: list[int], needed: list[int], index: int
-    ) -> list[Part]:
+    ) -> list[AnswerSpan]:
         """The marked regions of the needed messages."""
         if self._mask == "assistant" and needed == assistants:
-            return [Part(-1, start, end) for start, end in rendered.generated]
+            return [AnswerSpan(-1, start, end) for start, end in rendered.generated]
         if not needed:
             return []
         if len(rendered.generated) != len(assistants):
@@ -153,11 +153,11 @@ class Renderer:
                 "each message of the assistant, or use mask: assistant without weights.",
             )
         regions_of = dict(zip(assistants, rendered.generated, strict=True))
-        return [Part(i, *regions_of[i]) for i in needed]
+        return [AnswerSpan(i, *regions_of[i]) for i in needed]
 
     def _between_prefixes(
         self, conversation: Conversation, whole: str, back: dict[int, str], i: int, index: int
-    ) -> Part:
+    ) -> AnswerSpan:
         """The part of message `i`: from the end of the conversation before it, with the prompt for an answer, to the end of the
         conversation with it. `back`: maps stand-ins to characters, for error messages."""
         end = len(whole)
@@ -171,9 +171,9 @@ class Renderer:
             before = self._begin(conversation, i, False, index, i)
         if not whole.startswith(before):
             raise _no_prefix(whole, before, back, f"before {named(conversation.messages, i)}", index)
-        return Part(i, len(before), end)
+        return AnswerSpan(i, len(before), end)
 
-    def _through_next(self, part: Part, text: str) -> Part:
+    def _through_next(self, part: AnswerSpan, text: str) -> AnswerSpan:
         """Extends the part by the special token that follows, unless it ends with one."""
         if self._stops.end(text[part.start : part.end]):
             return part

@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.chat.rendering import Rendering
-from tokenmill.chat.token_ranges import Flags, Range, covered
+from tokenmill.chat.token_ranges import CharacterRange, Flags, covered
 from tokenmill.errors import ChatError, PatternError, TemplateError, TokenizerError
 from tokenmill.tokenizer.added_tokens import Finder
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 
-class Segment(NamedTuple):
+class Stretch(NamedTuple):
     """The characters `start` to `end` - 1 of a rendered text: a special token, or text between two, with `id` None."""
 
     start: int
@@ -21,7 +21,7 @@ class Segment(NamedTuple):
     id: int | None
 
 
-class Encoded(NamedTuple):
+class EncodedTexts(NamedTuple):
     """The concatenated ids of conversations. `flags`: 1 for ids in the rendering's parts, else 0. `offsets`: conversation i has the
     ids `offsets[i]` to `offsets[i + 1]` - 1."""
 
@@ -55,17 +55,17 @@ class SegmentEncoder:
         self._special_ids = np.array([one.id for one in added if one.special], np.uint32)
         self._early, self._late = (Finder(some, ()) if some else None for some in (early, late))
 
-    def encode(self, renderings: Sequence[Rendering], owners: Sequence[int] | None = None) -> Encoded:
+    def encode(self, renderings: Sequence[Rendering], owners: Sequence[int] | None = None) -> EncodedTexts:
         """Encodes renderings as ids and flags. `owners`: the number of each rendering's conversation, for messages. Raises
         ChatError."""
         owners = range(len(renderings)) if owners is None else owners
         is_whole = [one.guarded is None or self._all_are_of_the_template(one) for one in renderings]
         whole = [one for one, is_one in zip(renderings, is_whole, strict=True) if is_one]
         whole_owners = [owner for owner, is_one in zip(owners, is_whole, strict=True) if is_one]
-        ranges = [Range(i, start, end) for i, one in enumerate(whole) for _, start, end in one.parts]
+        ranges = [CharacterRange(i, start, end) for i, one in enumerate(whole) for _, start, end in one.parts]
         ids, flags, offsets = self._run([one.text for one in whole], ranges, whole_owners, "allow")
         if len(whole) == len(renderings):
-            return Encoded(ids, flags, offsets)
+            return EncodedTexts(ids, flags, offsets)
         at_whole = iter(range(len(whole)))
         at_cut = self._cut([(renderings[i], owners[i]) for i, is_one in enumerate(is_whole) if not is_one])
         found: list[tuple[Any, Any]] = []
@@ -76,13 +76,13 @@ class SegmentEncoder:
             else:
                 found.append(next(at_cut))
         lengths = [len(one) for one, _ in found]
-        return Encoded(
+        return EncodedTexts(
             np.concatenate([one for one, _ in found]),
             np.concatenate([one for _, one in found]),
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         )
 
-    def special_places(self, rendering: Rendering, ids: Any) -> tuple[list[Segment], list[int]]:
+    def special_places(self, rendering: Rendering, ids: Any) -> tuple[list[Stretch], list[int]]:
         """The template's special tokens in a rendering, and the positions of their ids in the rendering's `ids`.
 
         Two empty lists if the positions are ambiguous: text also has the id of a special token (as characters outside the
@@ -99,7 +99,7 @@ class SegmentEncoder:
     def _cut(self, renderings: Sequence[tuple[Rendering, int]]) -> Iterator[tuple[Any, Any]]:
         """The ids and flags of each rendering that has stand-ins."""
         texts: list[str] = []
-        ranges: list[Range] = []
+        ranges: list[CharacterRange] = []
         text_owners: list[int] = []
         cuts = [self._segments(one.guarded or "") for one, _ in renderings]
         for (one, owner), segments in zip(renderings, cuts, strict=True):
@@ -108,7 +108,7 @@ class SegmentEncoder:
                     for _, start, end in one.parts:
                         start, end = max(start, segment.start), min(end, segment.end)
                         if start < end:
-                            ranges.append(Range(len(texts), start - segment.start, end - segment.start))
+                            ranges.append(CharacterRange(len(texts), start - segment.start, end - segment.start))
                     texts.append(one.text[segment.start : segment.end])
                     text_owners.append(owner)
             if self._tokenizer.model is None:
@@ -128,7 +128,9 @@ class SegmentEncoder:
                     some_flags.append(np.array([inside], np.int8))
             yield np.concatenate(some_ids), np.concatenate(some_flags)
 
-    def _run(self, texts: list[str], ranges: list[Range], owners: Sequence[int], special: Any) -> tuple[Any, Any, Any]:
+    def _run(
+        self, texts: list[str], ranges: list[CharacterRange], owners: Sequence[int], special: Any
+    ) -> tuple[Any, Any, Any]:
         array = pa.array(texts, pa.large_string())
         try:
             lists = self._tokenizer.encode_batch(array, threads=1, special=special)
@@ -145,7 +147,7 @@ class SegmentEncoder:
             lists.offsets.to_numpy(),
         )
 
-    def _segments(self, guarded: str) -> list[Segment]:
+    def _segments(self, guarded: str) -> list[Stretch]:
         """Cuts the text with stand-ins at its special tokens as the tokenizer finds them: first those matched before normalizing,
         then the others in the gaps."""
         found = list(self._early.spans(guarded)) if self._early else []
@@ -162,13 +164,13 @@ class SegmentEncoder:
             if one is not None and not one.special:
                 continue
             if end < start:
-                segments.append(Segment(end, start, None))
+                segments.append(Stretch(end, start, None))
             if one is not None:
-                segments.append(Segment(start, stop, one.id))
+                segments.append(Stretch(start, stop, one.id))
             end = stop
         return segments
 
-    def _check_independent(self, rendering: Rendering, segments: list[Segment], owner: int) -> None:
+    def _check_independent(self, rendering: Rendering, segments: list[Stretch], owner: int) -> None:
         """Raises ChatError if the tokenizers library encodes text between special tokens differently than alone. Tests the text
         with letters in place of stand-ins."""
         text = "".join(

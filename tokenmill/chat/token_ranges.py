@@ -12,7 +12,7 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.int8]]
 
 
-class Range(NamedTuple):
+class CharacterRange(NamedTuple):
     """The characters `start` to `end` - 1, at least one, of the text with the index `text`."""
 
     text: int
@@ -24,7 +24,7 @@ def covered(
     tokenizer: Tokenizer,
     texts: Sequence[str],
     ids: pa.LargeListArray,
-    ranges: Sequence[Range],
+    ranges: Sequence[CharacterRange],
     special: SpecialTokensInText,
 ) -> Flags:
     """For each id of all texts, in order: 1 if its token lies between those of a range's first and last characters, inclusive, else
@@ -50,7 +50,7 @@ def between(firsts: Any, stops: Any, n_ids: int) -> Flags:
 
 
 def _by_bytes(
-    tokenizer: Tokenizer, texts: Sequence[str], ids: Any, ranges: Sequence[Range], special: SpecialTokensInText
+    tokenizer: Tokenizer, texts: Sequence[str], ids: Any, ranges: Sequence[CharacterRange], special: SpecialTokensInText
 ) -> tuple[Any, Any]:
     """The first and stop ids of the ranges, for the core's engine, whose tokens concatenate to the prepared text."""
     starts = np.concatenate([[0], tokenizer.token_lengths[ids.values.to_numpy()].cumsum()])
@@ -93,7 +93,7 @@ class _Prepared:
 
 
 def _by_characters(
-    tokenizer: Tokenizer, texts: Sequence[str], ids: Any, ranges: Sequence[Range], special: SpecialTokensInText
+    tokenizer: Tokenizer, texts: Sequence[str], ids: Any, ranges: Sequence[CharacterRange], special: SpecialTokensInText
 ) -> tuple[Any, Any]:
     """The first and stop ids of the ranges, by the offsets of the tokenizers library."""
     begins = ids.offsets.to_numpy()

@@ -14,7 +14,7 @@ from tokenmill.config.params import Source
 from tokenmill.console import Advance
 from tokenmill.corpus.dropped import FindDropped, piece_dropped, write_unit_dropped
 from tokenmill.corpus.limits import Limits
-from tokenmill.corpus.quarantine import Documents, piece_bad
+from tokenmill.corpus.quarantine import GoodDocuments, piece_bad
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import trained, unit_index
@@ -60,7 +60,7 @@ class FileFacts(msgspec.Struct, frozen=True):
 def check_file(
     entry: OutputShard,
     tokens: Path,
-    documents: "Documents | None",
+    documents: "GoodDocuments | None",
     judge: Judge,
     sample: set[int],
     advance: Advance,
@@ -148,7 +148,7 @@ def check_sums(entry: OutputShard, facts: FileFacts) -> None:
 
 def documents_of(
     unit: Unit, entry: OutputShard, source: Source, limits: Limits, advance: Advance, find: FindDropped
-) -> Documents:
+) -> GoodDocuments:
     """The documents that a file of the dataset must hold: those of the unit but for the ones that `find` finds.
 
     Raises ValidationError if the manifest says that a shard is damaged which can be read."""
@@ -164,7 +164,7 @@ def documents_of(
             f"{MANIFEST_FILE}: {entry.name}: says that {piece.shard.name} is damaged; it can be read. "
             "Run `tokenmill build --force`."
         )
-    return Documents(unit.without(dict.fromkeys(lost, "")), source, limits, advance, find)
+    return GoodDocuments(unit.without(dict.fromkeys(lost, "")), source, limits, advance, find)
 
 
 def _check_schema(entry: OutputShard, tokens: Path, judge: Judge) -> tuple[bool, bool]:

@@ -12,18 +12,18 @@ ROLES: tuple[str, ...] = (*get_args(TemplateRole), "tool")
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
 
 
-class Part(NamedTuple):
+class TemplatePart(NamedTuple):
     """A part: `texts[0]`, the value of `columns[0]`, `texts[1]`, and so on; it ends with a text."""
 
     texts: tuple[str, ...]
     columns: tuple[str, ...]
 
 
-def parse_part(part: str) -> Part:
+def parse_part(part: str) -> TemplatePart:
     """The texts and columns of a part. Raises ValueError for a brace that neither holds a column nor is doubled.
 
     >>> parse_part("Input:{input}!")
-    Part(texts=('Input:', '!'), columns=('input',))
+    TemplatePart(texts=('Input:', '!'), columns=('input',))
     >>> parse_part("{{a}}").texts
     ('{a}',)
     """
@@ -42,7 +42,7 @@ def parse_part(part: str) -> Part:
                 "{input}, and {{ or }} for a brace itself"
             )
     texts[-1] += part[start:]
-    return Part(tuple(texts), tuple(columns))
+    return TemplatePart(tuple(texts), tuple(columns))
 
 
 def _as_parts(value: object) -> object:

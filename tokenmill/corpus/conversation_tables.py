@@ -13,7 +13,7 @@ from tokenmill.corpus.table_columns import element_of
 _Cleaner = Callable[[Any], Any]
 
 
-class Made(NamedTuple):
+class TableConversations(NamedTuple):
     """Conversations of consecutive rows: their texts and canonical JSON, large_string, null for those in `bad`."""
 
     texts: pa.LargeStringArray
@@ -21,7 +21,7 @@ class Made(NamedTuple):
     bad: Sequence[BadDocument]
 
 
-def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> Made:
+def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> TableConversations:
     """Converts all rows of these columns in order. `columns`: those that the maker takes, of types and values that pass
     `check_columns` and `check_values`."""
     texts: list[str | None] = []
@@ -43,7 +43,7 @@ def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> Made:
             texts.append(found.text)
             messages.append(found.json)
     json = pa.array(messages, pa.large_binary()).view(pa.large_string())  # msgspec writes UTF-8
-    return Made(pa.array(texts, pa.large_string()), json, bad)
+    return TableConversations(pa.array(texts, pa.large_string()), json, bad)
 
 
 def _rows(columns: Sequence[pa.Array], names: Sequence[str]) -> Sequence[Any]:

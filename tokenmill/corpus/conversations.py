@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tokenmill.config.conversation_template import ROLES, Part, parse_part
+from tokenmill.config.conversation_template import ROLES, TemplatePart, parse_part
 from tokenmill.config.sources import Conversations
 
 _ROLE_OF_SHAREGPT = {
@@ -32,7 +32,7 @@ _KINDS = {str: "a text", bool: "a bool", int: "an int", float: "a float", list: 
 _encode = msgspec.json.Encoder().encode  # not ASCII-escaped, without white space, keys in their order
 
 
-class Conversation(NamedTuple):
+class CanonicalConversation(NamedTuple):
     """`json`: its canonical JSON, {"messages":[...],"tools":[...]} in UTF-8, without `tools` where there are none. `text`: the
     contents of its messages, joined by line ends."""
 
@@ -50,7 +50,7 @@ class Maker(NamedTuple):
 
     columns: tuple[str, ...]
     params: tuple[str, ...]
-    make: Callable[[Sequence[Any]], Conversation]
+    make: Callable[[Sequence[Any]], CanonicalConversation]
 
 
 def maker_of(conversations: Conversations) -> Maker:
@@ -71,7 +71,7 @@ def maker_of(conversations: Conversations) -> Maker:
     )
 
 
-def of_messages(messages: Any, tools: Any) -> Conversation:
+def of_messages(messages: Any, tools: Any) -> CanonicalConversation:
     """Makes a conversation from messages and tools, each a list or the JSON text of a list; None: no tools. Keys of a message with
     the value null are removed; nested nulls, and nulls in tools, stay.
 
@@ -91,7 +91,7 @@ def of_messages(messages: Any, tools: Any) -> Conversation:
                 raise ConversationError(f"tool {i}: expected an object; found {_kind(tool)}")
             _check_json(tool, f"tool {i}")
         whole["tools"] = some
-    return Conversation(_encode(whole), "\n".join(texts))
+    return CanonicalConversation(_encode(whole), "\n".join(texts))
 
 
 def _list(value: Any, what: str) -> list[Any]:
@@ -209,13 +209,13 @@ def _too_deep(where: str) -> ConversationError:
 
 def _by_template(
     template: Sequence[tuple[str, Sequence[str]]],
-) -> tuple[tuple[str, ...], Callable[[Sequence[Any]], Conversation]]:
+) -> tuple[tuple[str, ...], Callable[[Sequence[Any]], CanonicalConversation]]:
     """The columns of a template, and a function that makes a conversation from their values."""
     parsed = [(role, [parse_part(part) for part in parts]) for role, parts in template]
     columns = tuple(dict.fromkeys(name for _, parts in parsed for part in parts for name in part.columns))
     forms = [(role, [_form(part, columns) for part in parts]) for role, parts in parsed]
 
-    def make(values: Sequence[Any]) -> Conversation:
+    def make(values: Sequence[Any]) -> CanonicalConversation:
         if not any(values):
             raise ConversationError(f"expected a text in one of {', '.join(columns)}; found none")
         messages, texts = [], []
@@ -229,12 +229,12 @@ def _by_template(
                 content = "\n\n".join(found)
                 messages.append({"role": role, "content": content})
                 texts.append(content)
-        return Conversation(_encode({"messages": messages}), "\n".join(texts))
+        return CanonicalConversation(_encode({"messages": messages}), "\n".join(texts))
 
     return columns, make
 
 
-def _form(part: Part, columns: Sequence[str]) -> tuple[str, list[int]]:
+def _form(part: TemplatePart, columns: Sequence[str]) -> tuple[str, list[int]]:
     """A part as a format string for the operator %, and the indexes of the columns that fill it."""
     form = "%s".join(text.replace("%", "%%") for text in part.texts)
     return form, [columns.index(name) for name in part.columns]

@@ -55,7 +55,7 @@ class _Enough(Exception):
     """Stops reading a file in which _N_FOUND_MAX bad documents were found."""
 
 
-class Documents:
+class GoodDocuments:
     """The good documents of a unit. Iterating gives batches, each with the index of its piece. `left` collects the bad
     documents and damaged pieces that were left out so far, if `source` allows that. `dropped` collects the documents that `find`
     says are to be left out.
@@ -155,7 +155,7 @@ def good_batches(shard: Shard, source: Source, find: FindDropped, limits: Limits
     ends where the shard is damaged. Raises CorpusError for anything that `source` does not let pass."""
     try:
         unit = Unit(shard.name, "", (Piece(shard, None, ""),))
-        for _, batch in Documents(unit, source, limits, lambda _bytes, _tokens: None, find):
+        for _, batch in GoodDocuments(unit, source, limits, lambda _bytes, _tokens: None, find):
             yield batch
     except PieceDamagedError:
         return

@@ -77,7 +77,7 @@ class ShardRange:
 
 
 @dataclass(frozen=True)
-class Found:
+class MatchedFiles:
     """The files that globs match. `shards`: readable ones, sorted by name. `strange`: names of unknown kind, each with the
     parameter whose glob matches it. `wrong`: the errors of the others."""
 
@@ -107,11 +107,11 @@ def matching_names(root: Path, glob: str | Sequence[str], asked: str) -> list[st
     return sorted({*local, *stored})
 
 
-def look_for(root: Path, glob: str | Sequence[str], asked: str, source: DocumentSource | None) -> Found:
+def look_for(root: Path, glob: str | Sequence[str], asked: str, source: DocumentSource | None) -> MatchedFiles:
     """What `find_shards` finds, with the unreadable files for which it would raise errors."""
     names, stored = _named(root, glob, asked)
     format = None if source is None else source.format
-    found = Found([], [], [])
+    found = MatchedFiles([], [], [])
     for name in sorted({*names, *stored}):
         if kind_of(name, format) is None:
             found.strange.append((name, asked))
@@ -134,7 +134,7 @@ def _named(root: Path, glob: str | Sequence[str], asked: str) -> tuple[set[str],
     return {name for one in globs if not is_url(one) for name in _matches(base, one, asked)}, stored
 
 
-def whole(found: Sequence[Found]) -> list[Shard]:
+def whole(found: Sequence[MatchedFiles]) -> list[Shard]:
     """All shards, in order. Raises one CorpusError for all files that are of unknown kind or cannot be read."""
     wrong = [error for one in found for error in one.wrong]
     if strange := [pair for one in found for pair in one.strange]:

@@ -12,7 +12,7 @@ from tokenmill.console import Advance
 from tokenmill.corpus.drop import DropLine, DropList, DropParts, DroppedDocument, drop_list
 from tokenmill.corpus.dropped import find_none
 from tokenmill.corpus.limits import Limits
-from tokenmill.corpus.quarantine import Documents
+from tokenmill.corpus.quarantine import GoodDocuments
 from tokenmill.corpus.text_digests import text_digests, text_keys
 from tokenmill.corpus.units import Unit
 from tokenmill.pipeline.code_digest import code_digest
@@ -47,7 +47,7 @@ class DocumentsTask(Task[DocumentFacts], frozen=True, kw_only=True):
         assert self.unit is not None
         none = pa.array([], pa.binary(32))
         ids, texts = [text_keys(none)], [text_keys(none)]
-        for _, batch in Documents(self.unit, self.source, self.limits, advance, find_none):
+        for _, batch in GoodDocuments(self.unit, self.source, self.limits, advance, find_none):
             texts.append(text_keys(text_digests(batch.digested)))
             if batch.ids is not None:
                 ids.append(text_keys(text_digests(batch.ids)))

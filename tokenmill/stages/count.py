@@ -15,7 +15,7 @@ from tokenmill.console import Advance, say
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.provenance import CountedShard, Provenance, Samples, counted_source, write_provenance
-from tokenmill.corpus.quarantine import Documents, LeftOut, check_limit, left_out
+from tokenmill.corpus.quarantine import GoodDocuments, LeftOut, check_limit, left_out
 from tokenmill.corpus.shards import matching_names
 from tokenmill.corpus.units import Unit
 from tokenmill.counts.counter import Counter
@@ -88,7 +88,7 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
                 piece: counter for pieces, counter in zip(self.groups, counters, strict=True) for piece in pieces
             }
             n_documents = text_bytes = 0
-            documents = Documents(self.unit, self.source, self.limits, advance, self.drops.find)
+            documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.drops.find)
             for piece, batch in documents:
                 self.samples.offer(self.unit.pieces[piece], batch)
                 counter_of[piece].update(batch.texts)

@@ -15,7 +15,7 @@ from tokenmill.console import Advance
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import piece_dropped, reasons_of, write_unit_dropped
 from tokenmill.corpus.limits import Limits
-from tokenmill.corpus.quarantine import Documents, left_out, piece_bad, write_left
+from tokenmill.corpus.quarantine import GoodDocuments, left_out, piece_bad, write_left
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.units import Unit
 from tokenmill.counts.table import most_frequent
@@ -71,7 +71,7 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
             policy = self.unit.source.special_tokens_in_text
             special: SpecialTokensInText = "allow" if policy == "allow" else "as_text"
             _warm([one.tokenizer for one in encoders], self.warm_by, special)
-        documents = Documents(self.unit, self.source, self.limits, advance, self.drops.find)
+        documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.drops.find)
         piece_documents = [0] * len(self.unit.pieces)
         with ExitStack() as kept:
             folders = [folder, *(kept.enter_context(self.store.new(key)) for key, _ in further)]
@@ -162,7 +162,7 @@ class _Output:
         self.answers = added([self.answers or AnswerCounts(), found.counts])
         return replace(batch, texts=found.texts), found.input_ids, found.loss_mask
 
-    def finish(self, documents: Documents, piece_documents: list[int]) -> EncodeFacts:
+    def finish(self, documents: GoodDocuments, piece_documents: list[int]) -> EncodeFacts:
         """Writes the token counts, the quarantine and the dropped documents, which are complete after the last batch, and gives the
         facts of the unit."""
         self._counts.write(self._folder / UNIT_COUNTS_FILE)

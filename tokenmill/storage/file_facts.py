@@ -36,7 +36,7 @@ class Signature(msgspec.Struct, frozen=True, array_like=True):
     e_tag: str = ""
 
 
-class _Known(msgspec.Struct, frozen=True, array_like=True):
+class _KnownFact(msgspec.Struct, frozen=True, array_like=True):
     signature: Signature
     fact: msgspec.Raw
 
@@ -99,7 +99,7 @@ class Digests:
     def _remember(self, name: str, signature: Signature, fact: object) -> None:
         with self._lock:
             self._used.add(name)
-            self._known[name] = _Known(signature, msgspec.Raw(msgspec.json.encode(fact)))
+            self._known[name] = _KnownFact(signature, msgspec.Raw(msgspec.json.encode(fact)))
             self._changed = True
 
     def _name(self, path: Path | StoredObject, word: str) -> str:
@@ -137,8 +137,8 @@ def _without_ctime(signature: Signature) -> Signature:
     return msgspec.structs.replace(signature, ctime_ns=0)
 
 
-def _load(path: Path) -> dict[str, _Known]:
+def _load(path: Path) -> dict[str, _KnownFact]:
     try:
-        return msgspec.json.decode(read(path), type=dict[str, _Known])
+        return msgspec.json.decode(read(path), type=dict[str, _KnownFact])
     except (FileNotFoundError, msgspec.DecodeError):
         return {}

@@ -16,7 +16,7 @@ _MISTYPED = re.compile(r"(s3|gs|az|hf)(:/?|//)[^/]", re.IGNORECASE)
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
-class Place(NamedTuple):
+class ObjectPlace(NamedTuple):
     """A place in object storage. `bucket`: for az the container; for hf `datasets/ORG/NAME`, or that with `@REV`. `key`: the path
     in the bucket, without a slash at its begin or end; it may be a prefix or a glob."""
 
@@ -88,13 +88,13 @@ def dataset_folder(dataset: str) -> Path:
     return Path(local_path(dataset))
 
 
-def place(url: str) -> Place:
+def place(url: str) -> ObjectPlace:
     """The place that a URL names. Raises StorageError, without the credentials that the URL may hold.
 
     >>> place("s3://bucket/web/a b.jsonl.zst")
-    Place(scheme='s3', bucket='bucket', key='web/a b.jsonl.zst')
+    ObjectPlace(scheme='s3', bucket='bucket', key='web/a b.jsonl.zst')
     >>> place("hf://datasets/org/name@main/data/*.parquet")
-    Place(scheme='hf', bucket='datasets/org/name@main', key='data/*.parquet')
+    ObjectPlace(scheme='hf', bucket='datasets/org/name@main', key='data/*.parquet')
     """
     scheme, _, rest = url.partition("://")
     scheme = scheme.lower()
@@ -116,7 +116,7 @@ def place(url: str) -> Place:
             raise StorageError(f"{url}: expected hf://datasets/ORGANIZATION/NAME/path, or NAME@REVISION. Correct it.")
     elif not bucket or ":" in bucket:
         raise StorageError(f"{url}: expected {scheme}://BUCKET/path. Correct it.")
-    return Place(scheme, bucket, key.strip("/"))
+    return ObjectPlace(scheme, bucket, key.strip("/"))
 
 
 def refuse_password(where: str, text: str) -> None:

@@ -15,7 +15,7 @@ from tokenmill.tokenizer.formats.named_tokens import (
     CONFIG_FILE,
     NAMES,
     SPECIAL_MAP_FILE,
-    Token,
+    ConfiguredToken,
     named_in,
     text_in,
 )
@@ -201,7 +201,7 @@ def _splits_alike(one: Any, other: Any) -> bool:
 
 
 def _joined(
-    added: list[dict[str, Any]], vocab: Mapping[str, int], tokens: list[Token], place: str
+    added: list[dict[str, Any]], vocab: Mapping[str, int], tokens: list[ConfiguredToken], place: str
 ) -> list[dict[str, Any]]:
     """The added tokens with others, as `tokenizers` adds them: a known one takes the new flags, a new one the next free id."""
     found = list(added)

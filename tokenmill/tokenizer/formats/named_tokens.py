@@ -14,7 +14,7 @@ NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_t
 """The names that every tokenizer of transformers may give to special tokens, in the order in which it adds these tokens."""
 
 
-class Token(NamedTuple):
+class ConfiguredToken(NamedTuple):
     """An added token of a configuration. `normalized`: None where the configuration does not say it: a special token then is
     not normalized, and any other is."""
 
@@ -34,29 +34,29 @@ class Named(NamedTuple):
     """The tokens in the files. `listed`: tokens with flags, which transformers adds first. `named`: special tokens by name.
     `extra`: special tokens without names."""
 
-    listed: list[Token]
-    named: dict[str, str | Token]
-    extra: list[str | Token]
+    listed: list[ConfiguredToken]
+    named: dict[str, str | ConfiguredToken]
+    extra: list[str | ConfiguredToken]
 
-    def in_order(self, known: set[str]) -> list[Token]:
+    def in_order(self, known: set[str]) -> list[ConfiguredToken]:
         """The tokens that transformers adds to those that are known, with the flags that it gives them."""
         known = known | {one.content for one in self.listed}
-        added: dict[str | Token, None] = dict.fromkeys(
+        added: dict[str | ConfiguredToken, None] = dict.fromkeys(
             value for value in [*self.named.values(), *self.extra] if text_in(value) not in known
         )
         found = [*self.listed, *added]
         names = {text_in(value) for value in self.named.values()}
         return [
-            Token(one, special=True)
+            ConfiguredToken(one, special=True)
             if isinstance(one, str)
             else one._replace(special=one.special or one.content in names)
             for one in found
         ]
 
-    def renewed(self, how: str) -> list[Token]:
+    def renewed(self, how: str) -> list[ConfiguredToken]:
         """The special tokens that a class adds a second time: as they are, or with flags off."""
         return [
-            Token(str(text_in(one)), special=True)
+            ConfiguredToken(str(text_in(one)), special=True)
             if isinstance(one, str) or how == "flags off"
             else one._replace(special=True)
             for one in [*self.named.values(), *self.extra]
@@ -74,7 +74,7 @@ def named_in(
 
 def _settings(
     files: Mapping[str, Mapping[str, Any]], own: list[dict[str, Any]], directory: Path
-) -> tuple[dict[str, Any], list[Token]]:
+) -> tuple[dict[str, Any], list[ConfiguredToken]]:
     """The settings as transformers passes them to the class, and the added tokens that it adds first, in order."""
     settings = dict(files[CONFIG_FILE])
     if "additional_special_tokens" in settings and not settings.get("extra_special_tokens"):
@@ -109,7 +109,7 @@ def _settings(
 
 def _older(
     files: Mapping[str, Mapping[str, Any]], settings: dict[str, Any], own: list[dict[str, Any]], directory: Path
-) -> dict[int, Token]:
+) -> dict[int, ConfiguredToken]:
     """The added tokens by id if tokenizer_config.json lists none: those of the older files and of tokenizer.json. The names of
     special tokens in special_tokens_map.json go into `settings`."""
     for key, value in files[SPECIAL_MAP_FILE].items():
@@ -136,15 +136,15 @@ def _older(
         where = f"{directory / ADDED_FILE}: {text!r:.60}"
         if type(id) is not int:
             raise TokenizerError(f"{where}: expected an id; found {shown(id)}.")
-        by_id[id] = Token(text, special=text in special, normalized=text not in special)
+        by_id[id] = ConfiguredToken(text, special=text in special, normalized=text not in special)
     for one in own:
-        by_id[one["id"]] = Token(one["content"], **{flag: one[flag] for flag in FLAGS})
+        by_id[one["id"]] = ConfiguredToken(one["content"], **{flag: one[flag] for flag in FLAGS})
     return by_id
 
 
 def _named(
     settings: dict[str, Any], defaults: Mapping[str, str], directory: Path
-) -> tuple[dict[str, str | Token], list[str | Token]]:
+) -> tuple[dict[str, str | ConfiguredToken], list[str | ConfiguredToken]]:
     """The special tokens that have names, in the order in which transformers adds them, and those without names."""
     settings = {**defaults, **settings}
     if "additional_special_tokens" in settings and "extra_special_tokens" not in settings:
@@ -158,7 +158,9 @@ def _named(
     others = {
         key: value
         for key, value in settings.items()
-        if key.endswith("_token") and key not in NAMES and (isinstance(value, str | Token) or _is_typed(value))
+        if key.endswith("_token")
+        and key not in NAMES
+        and (isinstance(value, str | ConfiguredToken) or _is_typed(value))
     }
     wanted = {key: settings[key] for key in NAMES if settings.get(key) is not None} | others | specific
     named = {key: _value(value, f"{directory}: {key}") for key, value in wanted.items()}
@@ -169,8 +171,8 @@ def _is_typed(value: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict) and value.get("__type") == "AddedToken" and isinstance(value.get("content"), str)
 
 
-def _value(value: Any, where: str) -> str | Token:
-    if isinstance(value, str | Token):
+def _value(value: Any, where: str) -> str | ConfiguredToken:
+    if isinstance(value, str | ConfiguredToken):
         return value
     if _is_typed(value):
         return _token(value, where)
@@ -181,16 +183,16 @@ def _value(value: Any, where: str) -> str | Token:
 
 def text_in(value: Any) -> str | None:
     """The text of a special token; None for what is none."""
-    return value.content if isinstance(value, Token) else value if isinstance(value, str) else None
+    return value.content if isinstance(value, ConfiguredToken) else value if isinstance(value, str) else None
 
 
-def _token(value: Any, where: str) -> Token:
+def _token(value: Any, where: str) -> ConfiguredToken:
     if not isinstance(value, dict) or not isinstance(value.get("content"), str):
         raise TokenizerError(f"{where}: expected an added token, an object with content; found {shown(value)}.")
     flags = {flag: value[flag] for flag in FLAGS if value.get(flag) is not None}
     if wrong := [flag for flag, is_set in flags.items() if not isinstance(is_set, bool)]:
         raise TokenizerError(f"{where}: {wrong[0]}: expected true or false; found {shown(flags[wrong[0]])}.")
-    return Token(value["content"], **flags)
+    return ConfiguredToken(value["content"], **flags)
 
 
 def _id(text: str, where: str) -> int:
