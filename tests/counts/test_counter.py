@@ -116,6 +116,13 @@ def test_a_counter_counts_again_after_it_has_spilled_and_finished() -> None:
     assert counter.finish().to_pydict() == {"pretoken": [b"a"], "count": [1]}
 
 
+def test_a_megabyte_of_memory_is_a_million_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(_core, "Counter", lambda *arguments: given.append(arguments))
+    Counter(None, memory_mb_max=8)
+    assert given[0][2] == 7_000_000  # an eighth is for batches on their way to a file
+
+
 @pytest.mark.parametrize("memory_mb_max", [8, 4000])
 def test_a_counter_whose_counts_were_not_all_taken_counts_from_0_again(tmp_path: Path, memory_mb_max: int) -> None:
     counter = Counter("gpt2", memory_mb_max, spill_directory=tmp_path)

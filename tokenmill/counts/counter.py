@@ -27,7 +27,7 @@ class Counter:
     """Counts pre-tokens exactly, in 64 bits, with checked addition.
 
     `pattern`: a named pattern, a regex, or None, which makes each document one pre-token. `memory_mb_max`: the memory for
-    counting, in MiB, beside the texts. Counts beyond it are sorted and spilled to files in the counter's own directory within
+    counting, in MB (10^6 bytes), beside the texts. Counts beyond it are sorted and spilled to files in the counter's own directory within
     `spill_directory` (None: the system's temporary directory). That directory is removed when the counter is finished or
     garbage-collected. `threads`: None uses all cores. Neither memory nor threads change a count.
 
@@ -56,7 +56,7 @@ class Counter:
         if approximate_error is not None and not 0 < approximate_error < 1:
             raise ValueError(f"approximate_error: found {approximate_error}; expected more than 0 and less than 1.")
         self.steps: tuple[str, ...] = steps_of(pattern)
-        self._memory_bytes = memory_mb_max << 20
+        self._memory_bytes = memory_mb_max * 10**6
         self._spilled = _Spilled(None if spill_directory is None else Path(spill_directory))
         self._counter = _core.Counter(
             self.steps,

@@ -347,7 +347,7 @@ def _disk(
         store = store.plus(Range(small * 0.4, small * 0.8, small * 1.3))
     copies = outputs.times(known.copies, known.copies, known.copies)
     spill = exactly(0)
-    kept = memory.kept_mib << 20
+    kept = memory.kept_mb * 10**6
     if counting.would_run:
         tables = distinct.n_unit.times(*[_ENTRY_BYTES] * 3)
         if tables.high > kept:
@@ -388,7 +388,7 @@ def _peak(
         in_hand = max(min(BATCH_BYTES, unit_bytes), sample.longest_bytes if sample else 0)
         base = exactly((_BASE_MB[stage] + prefect[stage]) * 1e6)
         if stage == "count":
-            table = distinct.n_unit.times(*[_ENTRY_BYTES] * 3).at_most(memory.kept_mib << 20)
+            table = distinct.n_unit.times(*[_ENTRY_BYTES] * 3).at_most(memory.kept_mb * 10**6)
             peak = base.plus(table.times(*[workers] * 3)).plus(exactly(workers * _TEXT_IN_HAND * in_hand))
         elif stage == "train-vocab":
             learning = distinct.n_bytes.times(*[_LEARNING_A_BYTE] * 3)

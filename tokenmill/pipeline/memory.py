@@ -49,9 +49,9 @@ class Memory:
         return len(os.sched_getaffinity(0)) if self.is_elsewhere else self.workers
 
     @property
-    def kept_mib(self) -> int:
-        """The memory for what a worker keeps, in MiB."""
-        return int(self.share_mb * 1e6 / 4) >> 20
+    def kept_mb(self) -> int:
+        """The memory for what a worker keeps, in MB."""
+        return self.share_mb // 4
 
     @property
     def limits(self) -> Limits:

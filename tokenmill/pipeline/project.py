@@ -47,7 +47,7 @@ class Project:
     @property
     def cache_mb_max(self) -> int:
         """The limit of an encoder's pre-token cache in memory."""
-        return min(self.params.run.cache_mb_max, self.memory.kept_mib * self.memory.workers)
+        return min(self.params.run.cache_mb_max, self.memory.kept_mb * self.memory.workers)
 
     def seen(self, unit: Unit) -> Seen:
         """The signatures of the unit's files when the build began."""

@@ -62,7 +62,7 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
     """Counts the pre-tokens of one unit into one file for each group of its pieces.
 
     `groups`: the groups, as indices of pieces. `drops`: the documents to leave out. `samples`: takes texts of the corpus.
-    `kept_mib`: the memory for counts. `scratch`: where counters spill what exceeds it.
+    `kept_mb`: the memory for counts. `scratch`: where counters spill what exceeds it.
     """
 
     source: Source
@@ -71,17 +71,17 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
     drops: DropList
     samples: Samples
     limits: Limits
-    kept_mib: int
+    kept_mb: int
     scratch: Path
 
     def run(self, folder: Path, advance: Advance) -> CountFacts:
         """Writes the counts (see Task)."""
         assert self.unit is not None
         error = self.params.approximate.error if self.params.approximate else None
-        kept_mib = max(1, self.kept_mib // len(self.groups))
+        kept_mb = max(1, self.kept_mb // len(self.groups))
         with scratch_here(self.scratch) as own_scratch:
             counters = [
-                Counter(self.params.pattern, kept_mib, threads=1, spill_directory=own_scratch, approximate_error=error)
+                Counter(self.params.pattern, kept_mb, threads=1, spill_directory=own_scratch, approximate_error=error)
                 for _ in self.groups
             ]
             counter_of = {
@@ -109,7 +109,7 @@ def count(project: Project, output: Path) -> Stage:
     root, params, source = project.root, project.params.count, project.params.source
     spill_directory = project.params.run.spill_directory
     check_settings(root, params, spill_directory)
-    units, kept_bytes = project.units, project.memory.kept_mib << 20
+    units, kept_bytes = project.units, project.memory.kept_mb * 10**6
     weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])
     drops = yield from drop_lists(project)
     with scratch_directory(root / (spill_directory or SCRATCH_DIRECTORY), "count-") as scratch:
@@ -128,7 +128,7 @@ def count(project: Project, output: Path) -> Stage:
                 drops=drops[unit.name],
                 samples=samples,
                 limits=project.memory.limits,
-                kept_mib=project.memory.kept_mib,
+                kept_mb=project.memory.kept_mb,
                 scratch=scratch,
             )
             for unit in units

@@ -110,7 +110,7 @@ class Tokenizer:
         how text is split. A tokenizer.json that `path` names counts alone.
 
         `pattern` (a name or a regex) and `special_tokens` (ids by text) belong to a .tiktoken file, which contains neither.
-        `cache_mb_max`: the largest size of the pre-token cache for all threads together, in MB; it changes no id.
+        `cache_mb_max`: the largest size of the pre-token cache for all threads together, in MB (10^6 bytes); it changes no id.
         `repo`: the git repository (URL or path) in which `path` is a published version, such as "tokenizer@v1.2.0"; it is
         fetched through DVC. `public_key`: the key that must have signed the version. Raises TokenizerError, PatternError or
         VersionsError.
@@ -182,7 +182,7 @@ class Tokenizer:
 
         def make(allow: bool) -> TokenizersEngine:
             try:
-                return CharacterEngine(document, content, place, allow, min(cache_mb_max * 2**20, sys.maxsize))
+                return CharacterEngine(document, content, place, allow, min(cache_mb_max * 10**6, sys.maxsize))
             except BeyondCore as beyond:
                 if document["model"].get("byte_fallback"):
                     reasons.append(str(beyond))
@@ -590,7 +590,7 @@ def shared(path: str, digest: str, cache_mb_max: int) -> Tokenizer:
 def _core_engine(model: Model, encoder: _core.Encoder, allow_special: bool, cache_mb_max: int) -> _Engine:
     from tokenmill.tokenizer.core_engine import engine_of
 
-    return engine_of(model, encoder, allow_special, min(cache_mb_max * 2**20, sys.maxsize))
+    return engine_of(model, encoder, allow_special, min(cache_mb_max * 10**6, sys.maxsize))
 
 
 def _for(engine: _Engine, texts: Texts) -> Any:
