@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import REPOSITORY, Project
 from tokenmill.config.params import RunOptions, load_params
 from tokenmill.config.sources import Reading
-from tokenmill.corpus import units
+from tokenmill.corpus import shard_ranges
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.corpus.units import cut
@@ -165,7 +165,7 @@ def test_lines_longer_than_what_is_read_of_them_at_once_are_cut_alike(
         file.write(b"\n  \n" + b'{"id": "last", "text": ""}')
     shards = find_shards(tmp_path, "a.jsonl")
     whole = cut(shards, Digests(tmp_path, trust=False), 0, 2000, 1)
-    monkeypatch.setattr(units, "_READ_BYTES", 13)
+    monkeypatch.setattr(shard_ranges, "_READ_BYTES", 13)
     assert cut(shards, Digests(tmp_path, trust=False), 0, 2000, 1) == whole
     assert len(whole.units) > 10
 

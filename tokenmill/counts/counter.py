@@ -27,8 +27,8 @@ class Counter:
     """Counts pre-tokens exactly, in 64 bits, with checked addition.
 
     `pattern`: a named pattern, a regex, or None, which makes each document one pre-token. `memory_mb_max`: the memory for
-    counting, in MB (10^6 bytes), beside the texts. Counts beyond it are sorted and spilled to files in the counter's own directory within
-    `spill_directory` (None: the system's temporary directory). That directory is removed when the counter is finished or
+    counting, in MB (10^6 bytes), beside the texts. Counts beyond it are sorted and spilled to files in the counter's own directory
+    within `spill_directory` (None: the system's temporary directory). That directory is removed when the counter is finished or
     garbage-collected. `threads`: None uses all cores. Neither memory nor threads change a count.
 
     `approximate_error`: counts approximately (lossy counting, Manku and Motwani 2002), in the order of the texts, in one thread
