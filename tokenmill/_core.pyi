@@ -27,6 +27,7 @@ __all__ = [
     "look",
     "match_bytes_min",
     "merge_rows",
+    "n_calls",
     "not_nfc",
     "patterns",
     "patterns_like",
@@ -61,6 +62,9 @@ def interrupt(on: bool) -> None:
 def look() -> None:
     """Raise what a long call would raise now: UnitTimeoutError past the deadline, KeyboardInterrupt after `interrupt(True)`
     or a signal. For waiting on other processes."""
+
+def n_calls() -> int:
+    """The number of long calls that run now, in all threads."""
 
 def json_lines(lines: bytes, text_key: str, id_key: str | None = None) -> tuple[Any, Any | None, int] | None:
     """The texts and, with `id_key`, the ids of lines of JSON, as large_string arrays, and the number of line ends.

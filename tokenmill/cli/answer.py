@@ -101,22 +101,31 @@ def as_json(error: BaseException) -> dict[str, str | None]:
     }
 
 
+_redirected: list[int] = []
+"""The original standard output, while `stdout_to_stderr` redirects it."""
+
+
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
     """Redirects everything that this process or a child writes to standard output in the block to standard error."""
-    original = None
     _flush()
     with suppress(OSError):  # standard output or error is closed
-        original = os.dup(1)
+        _redirected.append(os.dup(1))
         os.dup2(2, 1)
     try:
         with redirect_stdout(sys.stderr):
             yield
     finally:
-        _flush()  # also what was written to sys.__stdout__
-        if original is not None:
-            os.dup2(original, 1)
-            os.close(original)
+        back_to_stdout()
+
+
+def back_to_stdout() -> None:
+    """Ends the redirection of `stdout_to_stderr`, also from another thread."""
+    _flush()  # also what was written to sys.__stdout__
+    if _redirected:
+        original = _redirected.pop()
+        os.dup2(original, 1)
+        os.close(original)
 
 
 def _flush() -> None:

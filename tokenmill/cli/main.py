@@ -1,31 +1,24 @@
 """Runs one command and gives its exit code."""
 
 import argparse
-import os
 import re
 import resource
 import select
-import signal
-import stat
 import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from threading import Timer
-from types import FrameType
 
 import tokenmill
 from tokenmill import console
-from tokenmill.cli import build, dataset, help, plan, project, refresh, uploads, versions
+from tokenmill.cli import build, dataset, help, plan, project, refresh, signals, uploads, versions
 from tokenmill.cli.answer import STREAMS, Answer, message_of, print_error, print_result, stdout_to_stderr
 from tokenmill.cli.parser import Commands, Parser, command_of
 from tokenmill.errors import (
     EXIT_DEFECT,
     EXIT_DONE,
     EXIT_ERROR,
-    EXIT_INTERRUPTED,
-    EXIT_TERMINATED,
     EXIT_UNREAD,
     ParamsError,
     ProjectCodeError,
@@ -39,51 +32,39 @@ from tokenmill.passwords import without_passwords
 from tokenmill.quantities import size
 from tokenmill.terminal import as_shown
 
-_AGAIN_S = 0.05
 _ADDRESSES_MIN = 1_500_000_000  # a small build aborted with 1,000 MB
 _ORCHESTRATORS = re.compile("-packages/(prefect|distributed|ray)/")
-
-_signals: list[int] = []
-"""The signals that arrived. A library may turn the exception of a signal into an error of its own: fsspec, into "file not
-found"."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command. Gives the exit code, see `tokenmill.errors.EXIT_CODES`."""
-    _signals.clear()
-    signal.signal(signal.SIGTERM, _terminate)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
-        signal.signal(signal.SIGHUP, _hang_up)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupt)
     given = list(sys.argv[1:] if arguments is None else arguments)
-    command, is_json = command_of(given), "--json" in given
-    try:
-        if is_json and "--version" in given:
-            print_result(command, {"version": tokenmill.__version__})
-            return EXIT_DONE
-        asked = make_parser().parse_args(given)
-        _set_up(asked)
-        return _answer(asked, command, is_json)
-    except Exception as error:  # noqa: BLE001 — an unexpected error is a defect, printed with its traceback
-        error = _of_project(error)
-        if not _signals:
-            if isinstance(error, BrokenPipeError) and _is_stdout_closed():
-                return EXIT_UNREAD
-            return _print_error(error, command, given)
+    ending = signals.Ending(command_of(given), given)
+    with signals.taken(ending):
+        try:
+            return _run(ending.command, given)
+        except Exception as error:  # noqa: BLE001 — an unexpected error is a defect, printed with its traceback
+            error = _of_project(error)
+            if not signals.received:
+                if isinstance(error, BrokenPipeError) and _is_stdout_closed():
+                    return EXIT_UNREAD
+                return _print_error(error, ending.command, given)
+            ended = signals.exception_of(signals.received[-1])
+        except (KeyboardInterrupt, Terminated) as signalled:
+            ended = signalled
         _ignore_unclosable()
-        ended: BaseException = KeyboardInterrupt() if _signals[-1] == signal.SIGINT else Terminated()
-    except (KeyboardInterrupt, Terminated) as signalled:
-        _ignore_unclosable()
-        ended = signalled
-    is_interrupted = isinstance(ended, KeyboardInterrupt)
-    # The stored facts about files may not have been deleted yet, so --rehash is needed again.
-    again = "build --rehash" if "--rehash" in given else "refresh" if command == "refresh" else "build"
-    advice = f" Run `tokenmill {again}` to go on." if command in (None, "build", "refresh") else ""
-    print(f"tokenmill: {'interrupted' if is_interrupted else 'terminated'}.{advice}", file=sys.stderr)
-    if is_json:
-        print_error(command, ended)
-    return EXIT_INTERRUPTED if is_interrupted else EXIT_TERMINATED
+        return ending.tell(ended)
+
+
+def _run(command: str | None, given: list[str]) -> int:
+    """Runs the command and prints its answer. Gives its exit code."""
+    is_json = "--json" in given
+    if is_json and "--version" in given:
+        print_result(command, {"version": tokenmill.__version__})
+        return EXIT_DONE
+    asked = make_parser().parse_args(given)
+    _set_up(asked)
+    return _answer(asked, command, is_json)
 
 
 def _set_up(asked: argparse.Namespace) -> None:
@@ -168,47 +149,11 @@ def _ignore_unclosable() -> None:
     sys.unraisablehook = lambda _: None
 
 
-def _terminate(number: int, _frame: FrameType | None) -> None:
-    _record_signal(number)
-    raise Terminated
-
-
 def _is_stdout_closed() -> bool:
     """Whether the reader of standard output has closed it."""
     printed = select.poll()
     printed.register(1, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in printed.poll(0))
-
-
-def _hang_up(_number: int, _frame: FrameType | None) -> None:
-    """Ends the command like _terminate. If the terminal is gone, later output goes to /dev/null, because writing would fail."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    for stream in (1, 2):
-        with suppress(OSError):  # the stream is closed
-            if stat.S_ISCHR(os.fstat(stream).st_mode):  # `isatty` is false for a terminal that is gone
-                nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-                os.dup2(nowhere, stream)
-                os.close(nowhere)
-    _record_signal(signal.SIGTERM)
-    raise Terminated
-
-
-def _interrupt(number: int, _frame: FrameType | None) -> None:
-    _record_signal(number)
-    raise KeyboardInterrupt
-
-
-def _record_signal(number: int) -> None:
-    _signals.append(number)
-    sys.unraisablehook = _send_again
-
-
-def _send_again(ignored: "sys.UnraisableHookArgs") -> None:
-    """Sends a signal again if Python ignored its exception. Python ignores exceptions in the finalizer of an object."""
-    if ignored.exc_type in (KeyboardInterrupt, Terminated):
-        again = Timer(_AGAIN_S, os.kill, (os.getpid(), _signals[-1]))
-        again.daemon = True
-        again.start()
 
 
 def make_parser() -> Parser:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tokenmill.calls import counted
 from tokenmill.errors import CorpusError, TokenizerError
 from tokenmill.pretokenizers.patterns import hard_text
 from tokenmill.pretokenizers.tokenizer_json import parts_of
@@ -114,7 +115,8 @@ class TokenizersEngine:
     def spans(self, text: str) -> list[tuple[int, int]]:
         """For each id of the text, the characters that it covers: from the first up to, not including, the second."""
         with as_tokenizer_error("the text"):
-            found: list[tuple[int, int]] = self._tokenizer.encode(text, add_special_tokens=False).offsets
+            # `encode` would hold the GIL.
+            found: list[tuple[int, int]] = self._tokenizer.encode_batch([text], add_special_tokens=False)[0].offsets
         return found
 
     def encode_batch(self, texts: Any, threads: int, begin_id: int | None = None, end_id: int | None = None) -> Any:
@@ -150,7 +152,8 @@ class TokenizersEngine:
         if self._is_byte_level:
             return b"".join(self.tokens[id] for id in ids)
         with as_tokenizer_error("the ids"):
-            text: str = self._tokenizer.decode(list(ids), skip_special_tokens=False)
+            # `decode` would hold the GIL.
+            text: str = self._tokenizer.decode_batch([list(ids)], skip_special_tokens=False)[0]
         return text.encode()
 
     def decode_batch(self, ids: Any, threads: int) -> Any:
@@ -286,7 +289,8 @@ def _without_panic_messages() -> Iterator[None]:
 def as_tokenizer_error(place: str) -> Iterator[None]:
     """Turns errors of `tokenizers` into TokenizerError. It raises plain Exception, and pyo3's PanicException, a BaseException."""
     try:
-        yield
+        with counted(place):
+            yield
     except TokenizerError as error:
         raise TokenizerError(f"{place}: {error}") from None
     except BaseException as error:

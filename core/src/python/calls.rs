@@ -6,6 +6,7 @@ use crate::parallel::interrupt::{CoreError, Stop, guarded};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,25 @@ thread_local! {
 /// How often a call in the main thread checks for signals. That takes the GIL, for which other threads may make it wait 5 ms: at
 /// 50 ms, encoding beside a busy Python thread took 1.12 times as long.
 const TICK: Duration = Duration::from_millis(200);
+
+/// The number of calls that run now, in all threads.
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+/// A call that is counted in `CALLS` until this is dropped.
+struct Counted;
+
+impl Counted {
+    fn new() -> Self {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        CALLS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl From<CoreError> for PyErr {
     fn from(error: CoreError) -> Self {
@@ -60,6 +80,7 @@ pub(super) fn run_showing<T: Send>(
 ) -> PyResult<T> {
     let deadline = DEADLINE.get();
     in_time(deadline)?;
+    let _counted = Counted::new();
     py.detach(|| {
         // A mutex because every thread that checks has the closure, although only one thread uses it.
         let looked = Mutex::new(Looked::default());
@@ -130,4 +151,9 @@ pub(super) fn look(py: Python<'_>) -> PyResult<()> {
 #[pyfunction]
 pub(super) fn interrupt(on: bool) {
     parallel::interrupt::interrupt(on);
+}
+
+#[pyfunction]
+pub(super) fn n_calls() -> usize {
+    CALLS.load(Ordering::Relaxed)
 }

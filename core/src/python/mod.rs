@@ -76,6 +76,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(calls::deadline, module)?)?;
     module.add_function(wrap_pyfunction!(calls::interrupt, module)?)?;
     module.add_function(wrap_pyfunction!(calls::look, module)?)?;
+    module.add_function(wrap_pyfunction!(calls::n_calls, module)?)?;
     module.add_function(wrap_pyfunction!(checking::count_ids, module)?)?;
     module.add_function(wrap_pyfunction!(checking::sha256_each, module)?)?;
     module.add_function(wrap_pyfunction!(match_bytes_min, module)?)?;
