@@ -15,15 +15,23 @@ from tokenmill.errors import code_of
 
 
 def test_a_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
-    odd = tmp_path / os.fsdecode(b"caf\xe9")
-    assert b"the path of a project is to be UTF-8" in ended(tmp_path, "init", str(odd)).stderr
-    assert not odd.exists()
-    project = make_project(odd)
-    for command in ("build", "status", "plan"):
-        done = ended(project.root, command)
+    project = make_project(tmp_path / os.fsdecode(b"caf\xe9"))
+    for command in (["build"], ["status"], ["plan"], ["init", "."]):
+        done = ended(project.root, *command)
         assert done.returncode == 2
         [line] = done.stderr.splitlines()
         assert line.startswith(b"tokenmill: error[TM100]: ") and b"Rename the folder." in line
+
+
+@pytest.mark.parametrize("command", [["init"], ["verify"], ["info"], ["build", "--params"], ["verify", "--json"]])
+def test_an_argument_that_is_not_utf8_is_named(tmp_path: Path, command: list[str]) -> None:
+    done = ended(tmp_path, *command, os.fsdecode(b"caf\xe9"))
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert line.startswith(b"tokenmill: error[TM001]: argument 'caf\\udce9': expected UTF-8.")
+    if "--json" in command:
+        assert json.loads(done.stdout)["error"]["code"] == "TM001"
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9.jsonl", b".caf\xe9.jsonl"])

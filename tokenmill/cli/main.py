@@ -62,6 +62,11 @@ def _run(command: str | None, given: list[str]) -> int:
     if is_json and "--version" in given:
         print_result(command, {"version": tokenmill.__version__})
         return EXIT_DONE
+    for one in given:
+        try:
+            one.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"argument {one!r}: expected UTF-8. Correct it, or rename the file or folder.") from None
     asked = make_parser().parse_args(given)
     _set_up(asked)
     return _answer(asked, command, is_json)
