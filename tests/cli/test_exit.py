@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, Project
 from tokenmill import Counter, train_vocab
 
 COMMAND = [sys.executable, "-m", "tokenmill"]
@@ -41,6 +41,15 @@ def test_with_standard_error_closed_json_stands_alone(tmp_path: Path) -> None:
     done = ended(tmp_path, "check", "nowhere", "--json", stdout=subprocess.PIPE, preexec_fn=lambda: os.close(2))
     assert done.returncode == 2
     assert json.loads(done.stdout)["ok"] is False
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["status", "--json"], ["check", "nowhere", "--json"]])
+def test_an_output_on_a_full_disk_is_one_error(project: Project, arguments: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = ended(project.root, *arguments, stdout=full)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert line.startswith(b"tokenmill: error[TM")
 
 
 @pytest.mark.parametrize(
