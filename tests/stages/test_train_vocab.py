@@ -21,7 +21,7 @@ from tests.conftest import Project
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.errors import CountsError, ParamsError, PatternError
 from tokenmill.tokenizer.model import characters_of
-from tokenmill.training.bpe import Goal, changed_documents, extend, learn
+from tokenmill.training.bpe import Goal, Running, changed_documents, extend, learn
 from tokenmill.training.checkpoint import Checkpoint, key_of
 
 TEXT = [inspect.getsource(module) for module in (json.decoder, json.encoder, textwrap, random, inspect)]
@@ -275,7 +275,7 @@ def test_a_wrong_setting_leaves_the_counter_as_it_was(wrong: dict[str, Any], mem
 def test_a_counter_may_be_learned_from_with_a_checkpoint(tmp_path: Path) -> None:
     counter = Counter("gpt2")
     counter.update(TEXT)
-    learned = learn(counter, [900], "gpt2", [], Goal(), checkpoint=Checkpoint(tmp_path / "state", every=100))
+    learned = learn(counter, [900], "gpt2", [], Goal(), Running(checkpoint=Checkpoint(tmp_path / "state", every=100)))
     assert learned.tokenizers[0].digest == trained(TEXT, vocab_size=900).digest
 
 
@@ -319,8 +319,8 @@ def test_a_killed_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
                 raise Killed
 
     with pytest.raises(Killed):
-        learn(counts, [900], "gpt2", [], Goal(), checkpoint=Deadly(kept.directory, kept.every))
-    done = learn(counts, [900], "gpt2", [], Goal(), progress=lambda _, n: seen.append(n), checkpoint=kept)
+        learn(counts, [900], "gpt2", [], Goal(), Running(checkpoint=Deadly(kept.directory, kept.every)))
+    done = learn(counts, [900], "gpt2", [], Goal(), Running(progress=lambda _, n: seen.append(n), checkpoint=kept))
     assert done.tokenizers[0].digest == expected.digest
     assert seen[0] >= 300
     assert not kept.directory.exists()
@@ -330,7 +330,7 @@ def test_a_checkpoint_of_other_counts_or_settings_is_not_used(tmp_path: Path) ->
     kept = Checkpoint(tmp_path / "state", every=100)
     words = pa.table({"ids": pa.array([[1, 2]], pa.large_list(pa.uint32())), "count": pa.array([1], pa.uint64())})
     kept.save("other", words, b"")
-    assert learn(counted(TEXT), [400], "gpt2", [], Goal(), checkpoint=kept).tokenizers[0].vocab_size == 400
+    assert learn(counted(TEXT), [400], "gpt2", [], Goal(), Running(checkpoint=kept)).tokenizers[0].vocab_size == 400
 
 
 def test_the_key_of_a_checkpoint_is_that_of_the_rows_however_chunked() -> None:

@@ -34,7 +34,7 @@ from tokenmill.storage.atomic import sha256_directory, sha256_file, write_atomic
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.tokenizer import Tokenizer
-from tokenmill.training.bpe import Goal, changed_documents, extend, learn
+from tokenmill.training.bpe import Goal, Running, changed_documents, extend, learn
 from tokenmill.training.checkpoint import Checkpoint
 from tokenmill.versioning.import_tokenizer import import_pinned
 
@@ -80,7 +80,7 @@ class LearnTask(Task[LearnFacts], frozen=True, kw_only=True):
                 now.add(n_tokens - n_done)
                 n_done = n_tokens
 
-            options = self.goal, self.threads, show, self.checkpoint
+            options = self.goal, Running(self.threads, show, self.checkpoint)
             learned = (
                 extend(self.base, counts, self.sizes[0], *options)
                 if self.base

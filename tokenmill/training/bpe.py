@@ -53,6 +53,26 @@ class Goal:
 
 
 @dataclass(frozen=True)
+class Running:
+    """How a training runs, which changes no merge. `threads`: None uses all cores. `progress`: see `train_vocab`. `checkpoint`:
+    where the state is saved now and then; a training that was killed resumes from it with the same result."""
+
+    threads: int | None = None
+    progress: OnProgress | None = None
+    checkpoint: Checkpoint | None = None
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What a training begins with. `words`: the pre-tokens as lists of token positions; None for those of the counts, as bytes.
+    `forbidden`: the tokens that no merge may make."""
+
+    model: Model
+    forbidden: Sequence[bytes]
+    words: pa.ChunkedArray | None = None
+
+
+@dataclass(frozen=True)
 class Learned:
     """The result of a training: a tokenizer for each requested size, in the order of the request, and figures of the run.
 
@@ -99,7 +119,7 @@ def train_vocab(
     (260, b'low')
     """
     goal = Goal(pair_count_min, token_bytes_max, score, pad_vocab_to)
-    return learn(counts, [vocab_size], pattern, special_tokens, goal, threads, progress).tokenizers[0]
+    return learn(counts, [vocab_size], pattern, special_tokens, goal, Running(threads, progress)).tokenizers[0]
 
 
 def learn(
@@ -108,14 +128,9 @@ def learn(
     pattern: str | None,
     special_tokens: Sequence[str],
     goal: Goal,
-    threads: int | None = None,
-    progress: OnProgress | None = None,
-    checkpoint: Checkpoint | None = None,
+    running: Running = Running(),
 ) -> Learned:
-    """One training for several sizes, because a smaller vocabulary is the beginning of a larger one. See `train_vocab`.
-
-    `checkpoint`: where the state is saved now and then. A training that was killed resumes from it with the same result.
-    """
+    """One training for several sizes, because a smaller vocabulary is the beginning of a larger one. See `train_vocab`."""
     steps = steps_of(pattern)
     pre_tokenizer_of(steps)  # a pattern that cannot be saved fails now, not after training
     _check_special_tokens(special_tokens)
@@ -131,17 +146,11 @@ def learn(
         from tokenmill.counts.table import check_schema
 
         check_schema(counts, "counts")
-    return _learn(start, counts, None, forbidden, vocab_sizes, goal, threads, progress, checkpoint)
+    return _learn(_Start(start, forbidden), counts, vocab_sizes, goal, running)
 
 
 def extend(
-    tokenizer: Tokenizer,
-    counts: pa.Table,
-    vocab_size: int,
-    goal: Goal,
-    threads: int | None = None,
-    progress: OnProgress | None = None,
-    checkpoint: Checkpoint | None = None,
+    tokenizer: Tokenizer, counts: pa.Table, vocab_size: int, goal: Goal, running: Running = Running()
 ) -> Learned:
     """The tokenizer with more tokens, up to `vocab_size` in all, learned from counts of new text.
 
@@ -174,13 +183,13 @@ def extend(
     whole = encoder_of(Model(model.tokens, model.merges, (), (), model.ignore_merges))
     chunks = []
     for chunk in counts["pretoken"].chunks:
-        lists = whole.encode_batch(chunk, threads_or_all(threads))
+        lists = whole.encode_batch(chunk, threads_or_all(running.threads))
         places = pa.array(place_of[lists.values.to_numpy()], pa.uint32())
         chunks.append(pa.LargeListArray.from_arrays(lists.offsets, places))
     words = pa.chunked_array(chunks, pa.large_list(pa.uint32()))
     # Old merges run before new ones, so a second way to make an old token could never apply: no new pair may make one.
     forbidden = [*model.tokens.values(), *(one.text.encode() for one in model.added)]
-    return _learn(model, counts, words, forbidden, [vocab_size], goal, threads, progress, checkpoint)
+    return _learn(_Start(model, forbidden, words), counts, [vocab_size], goal, running)
 
 
 def changed_documents(old: Tokenizer, new: Tokenizer, texts: Texts) -> int:
@@ -198,29 +207,20 @@ def changed_documents(old: Tokenizer, new: Tokenizer, texts: Texts) -> int:
 
 
 def _learn(
-    start: Model,
-    counts: pa.Table | Counter,
-    words: pa.ChunkedArray | None,
-    forbidden: Sequence[bytes],
-    vocab_sizes: Sequence[int],
-    goal: Goal,
-    threads: int | None,
-    progress: OnProgress | None,
-    checkpoint: Checkpoint | None,
+    start: _Start, counts: pa.Table | Counter, vocab_sizes: Sequence[int], goal: Goal, running: Running
 ) -> Learned:
-    """`words`: the pre-tokens as lists of token positions; None for those of `counts`, as bytes."""
-    n_start = len(start.tokens) + len(start.added)
-    _check_goal(vocab_sizes, goal, start)
-    n_threads = threads_or_all(threads)
-    first = [start.tokens[id] for id in sorted(start.tokens)]
-    n_tokens_max = max(vocab_sizes) - n_start
-    settings = (n_tokens_max, goal.score, goal.pair_count_min, goal.token_bytes_max)
+    model, checkpoint = start.model, running.checkpoint
+    _check_goal(vocab_sizes, goal, model)
+    n_threads, n_added = threads_or_all(running.threads), len(model.added)
+    first = [model.tokens[id] for id in sorted(model.tokens)]
+    n_tokens_max = max(vocab_sizes) - len(first) - n_added
     key, kept, earlier = "", None, b""
     if checkpoint:
         from tokenmill.training.checkpoint import key_of
 
         counts = counts.finish() if isinstance(counts, Counter) else counts
-        key = key_of(counts, _core.CODE_HASH, start, *settings)
+        limits = (n_tokens_max, goal.score, goal.pair_count_min, goal.token_bytes_max)
+        key = key_of(counts, _core.CODE_HASH, model, *limits)
         kept = checkpoint.load(key)
     source: tuple[Any, Any | None]
     if kept:
@@ -229,7 +229,7 @@ def _learn(
     elif isinstance(counts, Counter):
         source = counts.source()
     else:
-        source = (counts["pretoken"] if words is None else words), counts["count"]
+        source = (counts["pretoken"] if start.words is None else start.words), counts["count"]
     tokens = _tokens_after(first, earlier)
 
     def keep(words_now: pa.Table, merges_now: bytes) -> None:
@@ -237,8 +237,8 @@ def _learn(
         checkpoint.save(key, words_now, earlier + merges_now)
 
     def show(n_tokens: int, n_merges: int) -> None:
-        if progress:
-            progress(n_tokens + len(tokens) - len(first), n_merges + len(earlier) // _LEARNED.size)
+        if running.progress:
+            running.progress(n_tokens + len(tokens) - len(first), n_merges + len(earlier) // _LEARNED.size)
 
     learned, n_text_tokens, new_tokens = _core.train(
         *source,
@@ -248,22 +248,25 @@ def _learn(
         goal.score,
         goal.pair_count_min,
         goal.token_bytes_max,
-        forbidden,
+        start.forbidden,
         n_threads,
         show,
         checkpoint.every if checkpoint else None,
         keep if checkpoint else None,
     )
-    from tokenmill.tokenizer.tokenizer import Tokenizer  # imported after learning, which needs the most memory
-
     merges = earlier + learned
     tokens += new_tokens
-    n_added = len(start.added)
-    tokenizers = [Tokenizer(_model(start, merges, tokens, size - n_added, goal.pad_vocab_to)) for size in vocab_sizes]
+    models = [_model(model, merges, tokens, size - n_added, goal.pad_vocab_to) for size in vocab_sizes]
     if checkpoint:
         checkpoint.remove()
+    return _learned(models, merges, n_text_tokens)
+
+
+def _learned(models: Sequence[Model], merges: bytes, n_text_tokens: int) -> Learned:
+    from tokenmill.tokenizer.tokenizer import Tokenizer  # imported after learning, which needs the most memory
+
     last_count = _LEARNED.unpack(merges[-_LEARNED.size :])[-1] if merges else None
-    return Learned(tokenizers, len(merges) // _LEARNED.size, last_count, n_text_tokens)
+    return Learned([Tokenizer(one) for one in models], len(merges) // _LEARNED.size, last_count, n_text_tokens)
 
 
 def _tokens_after(first: Sequence[bytes], merges: bytes) -> list[bytes]:
