@@ -21,7 +21,7 @@ from benchmarks.project import change_params, copy_flows, empty_project, run
 from tokenmill.config.params import load_params
 from tokenmill.corpus.sample import make_sample
 from tokenmill.pipeline.plan import compare, keep_plan, outcome_of
-from tokenmill.pipeline.sampling import READ_BYTES, WORK_BYTES
+from tokenmill.pipeline.sampling import SampleSize
 from tokenmill.stages.planning import make_plan
 
 CORPORA = {
@@ -39,8 +39,12 @@ def main() -> None:
     parser.add_argument("--shared", type=Path, default=ROOT_CORPUS, help="the folder of the corpora")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--engine", choices=["inline", "threads"], default="inline")
-    parser.add_argument("--read-mb", type=float, default=READ_BYTES / 1e6, help="text that a plan reads, in MB")
-    parser.add_argument("--work-mb", type=float, default=WORK_BYTES / 1e6, help="text that a plan encodes, in MB")
+    parser.add_argument(
+        "--read-mb", type=float, default=SampleSize().read_bytes / 1e6, help="text that a plan reads, in MB"
+    )
+    parser.add_argument(
+        "--work-mb", type=float, default=SampleSize().work_bytes / 1e6, help="text that a plan encodes, in MB"
+    )
     record.add_option(parser)
     asked = parser.parse_args()
     section = record.begin("plan", ("dvc", "pyarrow"), asked)
@@ -69,7 +73,7 @@ def measure(project: Path, name: str, asked: argparse.Namespace) -> list[dict[st
     plans, runs_s = [], []
     for seed in range(asked.seeds):
         start_s = time.monotonic()
-        plan = make_plan(project, params, seed, int(asked.read_mb * 1e6), int(asked.work_mb * 1e6))
+        plan = make_plan(project, params, SampleSize(seed, int(asked.read_mb * 1e6), int(asked.work_mb * 1e6)))
         runs_s.append(time.monotonic() - start_s)
         plans.append(plan.as_json())
     keep_plan(project, plans[0])

@@ -18,16 +18,18 @@ from tests.file_sets.test_mixture import weigh
 from tokenmill.config.params import load_params
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import CorpusError, SpecialTokenError
-from tokenmill.pipeline.estimate import Range, exactly
+from tokenmill.pipeline.costs import Costs
+from tokenmill.pipeline.estimate import Estimate, exactly
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.plan import Disk, compare, refusals
+from tokenmill.pipeline.sampling import SampleSize
 from tokenmill.stages.planning import Plan, _disks, make_plan
 
 MAKES = ("documents", "tokens", "text_bytes", "output_bytes", "distinct")
 
 
 def plan_of(project: Project, seed: int = 0, **sizes: int) -> Plan:
-    return make_plan(project.root, load_params(project.root / "params.yaml"), seed, **sizes)
+    return make_plan(project.root, load_params(project.root / "params.yaml"), SampleSize(seed, **sizes))
 
 
 def work(plan: Plan) -> dict[str, tuple[int | None, list[str]]]:
@@ -269,14 +271,15 @@ def test_a_taken_tokenizer_is_the_one_of_the_estimate(new_project: Callable[[str
     assert ranges["tokens"] == exactly(n_tokens)
 
 
-def ranges(**n_bytes: float) -> dict[str, Range]:
+def ranges(**n_bytes: float) -> dict[str, Estimate]:
     names = ("disk_bytes", "dvc_cache_bytes", "spill_bytes", "peak_memory_bytes")
-    return {name: Range(0, 0, n_bytes.get(name, 0)) for name in names}
+    return {name: Estimate(0, 0, n_bytes.get(name, 0)) for name in names}
 
 
 def test_what_is_shuffled_needs_room_once_and_on_the_projects_disk(tmp_path: Path) -> None:
     ranges = {"disk_bytes": exactly(100), "dvc_cache_bytes": exactly(30), "spill_bytes": exactly(7)}
-    [disk] = _disks(tmp_path, None, tmp_path / "cache", ranges, spilled=5, buckets=7)
+    costs = Costs(ranges, learned_bytes=0, spilled_bytes=5, buckets_bytes=7, refused=[])
+    [disk] = _disks(tmp_path, None, tmp_path / "cache", costs)
     assert (disk.name, disk.needed_bytes) == ("the project's disk", 100 + 5 + 7)
 
 

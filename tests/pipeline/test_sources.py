@@ -23,6 +23,7 @@ from tokenmill.corpus.units import cut, source_name
 from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
 from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.layout import PROVENANCE_FILE
+from tokenmill.pipeline.sampling import SampleSize
 from tokenmill.stages.planning import make_plan
 from tokenmill.storage.file_facts import Digests
 
@@ -245,12 +246,12 @@ def test_a_file_that_is_said_to_be_of_another_source_is_found(project: Project) 
 
 
 def test_a_plan_reads_a_document_by_the_columns_of_its_source(project: Project) -> None:
-    plan = make_plan(project.root, load_params(project.root / "params.yaml"), seed=0)
+    plan = make_plan(project.root, load_params(project.root / "params.yaml"), SampleSize())
     assert not any(one.would_run for one in plan.stages)
     shutil.rmtree(project.root / ".tokenmill")
     shutil.rmtree(project.root / "data/tokens")
     (project.root / "dvc.lock").unlink()
-    plan = make_plan(project.root, load_params(project.root / "params.yaml"), seed=0)
+    plan = make_plan(project.root, load_params(project.root / "params.yaml"), SampleSize())
     n = sum(map(len, TEXTS.values()))
     assert (plan.ranges["documents"].low, plan.ranges["documents"].high) == (n, n)
     assert [one.n_units for one in plan.stages if one.n_units] == [3, 3, 3]

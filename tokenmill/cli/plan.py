@@ -46,10 +46,11 @@ def _new_plan(root: Path, params_path: Path, seed: int) -> Answer:
     from tokenmill.config.params import load_params
     from tokenmill.corpus.sources import unread_files, words_of_unread
     from tokenmill.pipeline.plan import compare, keep_plan
+    from tokenmill.pipeline.sampling import SampleSize
     from tokenmill.stages.planning import make_plan
 
     params = load_params(params_path)
-    plan = make_plan(root, params, seed).as_json()
+    plan = make_plan(root, params, SampleSize(seed)).as_json()
     unread = unread_files(root, params)
     would_run = any(one["would_run"] for one in plan["stages"])
     if would_run:  # else it would take the place of the plan of the last build

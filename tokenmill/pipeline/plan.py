@@ -18,7 +18,7 @@ from tokenmill.layout import (
     SCRATCH_DIRECTORY,
     TOKENS_DIRECTORY,
 )
-from tokenmill.pipeline.estimate import Range
+from tokenmill.pipeline.estimate import Estimate
 from tokenmill.pipeline.memory import Memory
 from tokenmill.quantities import size
 from tokenmill.storage.atomic import write_atomic
@@ -27,10 +27,7 @@ from tokenmill.storage.writable import may_write
 from tokenmill.summary import StageSummary
 
 SCHEMA_VERSION = 1
-_LEARNING_A_BYTE_MAX = (
-    31.0  # of memory for each byte of the distinct pre-tokens, above which train-vocab refuses to begin
-)
-
+_LEARNING_A_BYTE_MAX = 31.0  # of memory for each byte of the distinct pre-tokens: above, train-vocab refuses to begin
 
 COLUMNS = ("", "from", "about", "to", "found", "")
 """The column heads of the rows that `shown` gives."""
@@ -59,7 +56,7 @@ class Disk(NamedTuple):
 
 
 def refusals(
-    plan: Mapping[str, Range], learned_bytes: float, memory: Memory, disks: Sequence[Disk], machine_bytes: int
+    plan: Mapping[str, Estimate], learned_bytes: float, memory: Memory, disks: Sequence[Disk], machine_bytes: int
 ) -> Iterator[str]:
     """Yields one text per reason not to begin a build. `learned_bytes`: the most bytes of distinct pre-tokens to learn from; 0 if
     no vocabulary is learned. `machine_bytes`: the machine's memory."""
@@ -211,12 +208,8 @@ def _n_bytes_once(manifest: Manifest) -> int:
 def disk_used(root: Path, dvc_cache: str) -> int:
     """The bytes on the disk of a build's outputs, the unit store and DVC's cache. A file with several names counts once."""
     outputs = [folder for folders in OUTPUT_DIRECTORIES.values() for folder in folders]
-    blocks = {
-        (status.st_dev, status.st_ino): status.st_blocks
-        for folder in (*outputs, SCRATCH_DIRECTORY)
-        for status in _files(root / folder)
-    }
-    blocks |= {(status.st_dev, status.st_ino): status.st_blocks for status in _files(root / dvc_cache)}
+    found = [status for folder in (*outputs, SCRATCH_DIRECTORY, dvc_cache) for status in _files(root / folder)]
+    blocks = {(status.st_dev, status.st_ino): status.st_blocks for status in found}
     return sum(blocks.values()) * 512
 
 

@@ -23,7 +23,7 @@ from tokenmill.layout import (
 from tokenmill.pipeline.causes import NEVER, Cause, as_words, causes_of, follows, in_order
 from tokenmill.pipeline.code_pins import code_changes
 from tokenmill.pipeline.dvc_sight import refuse_unseen
-from tokenmill.pipeline.estimate import Finished, Read, StageWork
+from tokenmill.pipeline.estimate import EarlierTotals, Finished, StageWork
 from tokenmill.pipeline.input_changes import earlier_inputs, input_changes
 from tokenmill.pipeline.memory import n_workers
 from tokenmill.pipeline.stage_order import stages_of
@@ -53,7 +53,7 @@ class Outstanding:
     stages: dict[str, StageWork]
     finished: Finished
     tokenizer: Tokenizer | None
-    read: dict[Shard, Read]
+    read: dict[Shard, EarlierTotals]
 
     @property
     def would_run(self) -> bool:
@@ -169,13 +169,13 @@ def _read(
     finished: set[str],
     counted: Mapping[str, CountFacts],
     reasons: Sequence[Cause],
-) -> dict[Shard, Read]:
+) -> dict[Shard, EarlierTotals]:
     """Totals of the files to encode, from the facts of `counted` units and from the dataset. Empty for conversations, whose text
     depends on the template."""
     if params.encode.chat is not None or not reasons:
         return {}
     before = {} if any(one.decides_documents for one in reasons) else _units_of_the_dataset(root, corpus)
-    found: dict[Shard, Read] = {}
+    found: dict[Shard, EarlierTotals] = {}
     for unit in corpus.units:
         facts = counted.get(unit.name)
         known = before.get(tuple(starts_of(unit))) if facts is None else (facts.n_documents, facts.text_bytes)
@@ -184,8 +184,8 @@ def _read(
         n_documents, text_bytes = known
         for piece in unit.pieces:
             share = piece.n_bytes / max(unit.n_bytes, 1)
-            read = Read(piece.n_bytes, n_documents * share, text_bytes * share)
-            found[piece.shard] = found.get(piece.shard, Read()).plus(read)
+            read = EarlierTotals(piece.n_bytes, n_documents * share, text_bytes * share)
+            found[piece.shard] = found.get(piece.shard, EarlierTotals()).plus(read)
     return found
 
 

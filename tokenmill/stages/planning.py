@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,18 +13,17 @@ from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.lockfile import pinned
 from tokenmill.config.params import Params
 from tokenmill.corpus.drop import drop_list
-from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.sources import reads_objects
 from tokenmill.counts.spill import open_parquet
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import CountsError, TokenmillError, ValidationError
-from tokenmill.formats.tokens import id_type
 from tokenmill.layout import COUNTS_FILE, SCRATCH_DIRECTORY, TOKENS_DIRECTORY
-from tokenmill.pipeline.estimate import CONFIDENCE, Known, Range, StageWork, estimate
+from tokenmill.pipeline.costs import Basis, Costs, estimate_costs
+from tokenmill.pipeline.estimate import CONFIDENCE, Estimate, StageWork
+from tokenmill.pipeline.measuring import Distinct, Trial, take_sample
 from tokenmill.pipeline.memory import divide
 from tokenmill.pipeline.plan import SCHEMA_VERSION, Disk, disk_used, refusals
-from tokenmill.pipeline.sampling import READ_BYTES, WORK_BYTES, Distinct, take_sample
-from tokenmill.pipeline.set_estimate import many_epochs, tokens_of_sources, with_sets
+from tokenmill.pipeline.sampling import Reader, SampleSize
 from tokenmill.stages.encode_chat import chat_encoder, chat_entry
 from tokenmill.stages.mistakes import find_mistakes, refuse, refuse_mistakes_of
 from tokenmill.stages.outstanding import Outstanding, outstanding
@@ -43,7 +42,7 @@ class Plan:
 
     seed: int
     stages: list[StageWork]
-    ranges: dict[str, Range]
+    ranges: dict[str, Estimate]
     refused: list[str]
     n_shards: int
     shard_bytes: int
@@ -54,41 +53,21 @@ class Plan:
 
     def as_json(self) -> dict[str, Any]:
         """The plan as values of JSON."""
-        stages = [
-            {
-                "stage": one.stage,
-                "would_run": one.would_run,
-                "reasons": one.reasons,
-                "n_units": one.n_units,
-                "n_units_todo": one.n_units_todo,
-            }
-            for one in self.stages
-        ]
+        kept = {name: value for name, value in vars(self).items() if name not in ("stages", "ranges")}
         return {
             "schema_version": SCHEMA_VERSION,
-            "seed": self.seed,
             "confidence": CONFIDENCE,
-            "n_shards": self.n_shards,
-            "shard_bytes": self.shard_bytes,
-            "read_bytes": self.read_bytes,
-            "sampled_bytes": self.sampled_bytes,
-            "stages": stages,
-            "quantities": {name: dict(zip(one._fields, one, strict=True)) for name, one in self.ranges.items()},
-            "refused": self.refused,
-            "disk_before_bytes": self.disk_before_bytes,
-            "dvc_cache": self.dvc_cache,
+            **kept,
+            "stages": [{name: value for name, value in vars(one).items() if name != "todo"} for one in self.stages],
+            "quantities": {name: vars(one) for name, one in self.ranges.items()},
         }
 
 
-def make_plan(
-    root: Path, params: Params, seed: int, read_bytes: int = READ_BYTES, work_bytes: int = WORK_BYTES
-) -> Plan:
-    """Plans a build of the project at `root` without touching data/. `seed`: decides the sample of documents.
+def make_plan(root: Path, params: Params, size: SampleSize) -> Plan:
+    """Plans a build of the project at `root` without touching data/. `size`: which documents are in the sample, and how many.
 
-    `read_bytes`, `work_bytes`: see tokenmill.pipeline.sampling. Raises CorpusError, ParamsError, VersionsError, and what the build
-    itself would raise for the documents of the sample.
+    Raises CorpusError, ParamsError, VersionsError, and what the build itself would raise for the documents of the sample.
     """
-    memory = divide(params.run, reads_objects(params))
     try:
         work = outstanding(root, params)
     except TokenmillError:
@@ -97,60 +76,57 @@ def make_plan(
     if work.would_run:
         refuse(find_mistakes(root, params, work.shards).wrong)
     cache, shares_bytes = cache_of(root)
-    sample, tokenizer = None, work.tokenizer
-    if shards := _to_read(work):
-        with _scratch(root) as scratch:
-            tokenizer = _tokenizer(root, params, work, scratch)
-            sample = take_sample(
-                shards,
-                params,
-                tokenizer,
-                counts=params.tokenizer is None and work.stages["count"].would_run,
-                learns=params.tokenizer is None and work.stages["train-vocab"].would_run,
-                seed=seed,
-                limits=memory.limits,
-                scratch=scratch,
-                read_bytes=read_bytes,
-                work_bytes=work_bytes,
-                chat_of=_chat_of(root, params, scratch),
-                drops=drop_list(root, params.source.drop, params.has_ids),
-            )
-    known = _known(root, work, 0 if shares_bytes else 1)
-    sources = params.document_sources()
-    ranges = estimate(sample, known, params, memory)
-    tokens_of = tokens_of_sources(sample, work.shards, ranges["tokens"].point, _built(root))
-    id_max = (
-        tokenizer.id_max if tokenizer else max((sample.vocab_size if sample else params.train_vocab.vocab_size) - 1, 0)
-    )
-    id_bytes = id_type(id_max).bit_width // 8
-    spilled = ranges["spill_bytes"].high
-    ranges = with_sets(ranges, params.encode, sources, tokens_of, id_bytes, known, memory)
-    distinct_bytes, buckets = ranges.pop("distinct_bytes").high, ranges.pop("buckets_bytes").high
-    learns = params.tokenizer is None and work.stages["train-vocab"].would_run
-    refused = refusals(
-        ranges,
-        distinct_bytes if learns else 0.0,
-        memory,
-        _disks(root, params.run.spill_directory, Path(cache), ranges, spilled, buckets),
-        machine_bytes(),
-    )
+    basis = _basis(root, params, work, 0 if shares_bytes else 1, size)
+    costs = estimate_costs(basis)
+    disks = _disks(root, params.run.spill_directory, Path(cache), costs)
+    refused = refusals(costs.quantities, costs.learned_bytes, basis.memory, disks, machine_bytes())
     return Plan(
-        seed,
+        size.seed,
         list(work.stages.values()),
-        ranges,
-        [*refused, *many_epochs(params.encode, sources, tokens_of)] if work.would_run else [],
+        costs.quantities,
+        [*refused, *costs.refused] if work.would_run else [],
         len(work.shards),
         sum(shard.n_bytes for shard in work.shards),
-        sample.text_bytes if sample else 0,
-        sample.read_bytes if sample else 0,
+        basis.sample.text_bytes if basis.sample else 0,
+        basis.sample.read_bytes if basis.sample else 0,
         disk_used(root, cache),
         cache,
     )
 
 
-def _to_read(work: Outstanding) -> Mapping[Shard, int]:
-    """The file bytes to read of each shard, from the first of encode, count and validate that has work."""
-    return next((work.stages[name].todo for name in ("encode", "count", "validate") if work.stages[name].todo), {})
+def _basis(root: Path, params: Params, work: Outstanding, copies: int, size: SampleSize) -> Basis:
+    """What is known of the build, and what a sample of its documents shows."""
+    memory, tokenizer, sample = divide(params.run, reads_objects(params)), work.tokenizer, None
+    # The first of these that has work.
+    shards = next((work.stages[name].todo for name in ("encode", "count", "validate") if work.stages[name].todo), None)
+    if shards is not None:
+        with _scratch(root) as scratch:
+            tokenizer = _tokenizer(root, params, work, scratch)
+            is_own = params.tokenizer is None
+            trial = Trial(
+                params,
+                tokenizer,
+                is_own and work.stages["count"].would_run,
+                is_own and work.stages["train-vocab"].would_run,
+                scratch,
+                _chat_of(root, params, scratch),
+            )
+            reader = Reader(params.source, memory.limits, drop_list(root, params.source.drop, params.has_ids))
+            sample = take_sample(trial, shards, reader, size)
+    id_max = max(params.train_vocab.vocab_size - 1, 0)
+    return Basis(
+        params,
+        memory,
+        work.stages,
+        work.shards,
+        work.finished,
+        work.read,
+        None if work.stages["count"].would_run else _distinct(root / COUNTS_FILE),
+        copies,
+        _built(root),
+        sample.id_max if sample else tokenizer.id_max if tokenizer else id_max,
+        sample,
+    )
 
 
 @contextmanager
@@ -184,18 +160,6 @@ def _chat_of(root: Path, params: Params, scratch: Path) -> Callable[[Tokenizer],
     return lambda tokenizer: chat_encoder(tokenizer, chat_entry(root, chat, imported if imported.exists() else None))
 
 
-def _known(root: Path, work: Outstanding, copies: int) -> Known:
-    return Known(
-        work.stages,
-        len(work.shards),
-        sum(shard.n_bytes for shard in work.shards),
-        work.finished,
-        _distinct(root / COUNTS_FILE) if not work.stages["count"].would_run else None,
-        copies,
-        work.read,
-    )
-
-
 def _built(root: Path) -> dict[str | None, int]:
     """The tokens of each named source in the present dataset, or of its only source under None; empty without a dataset."""
     try:
@@ -225,16 +189,13 @@ def machine_bytes() -> int:
     return min(limits)
 
 
-def _disks(
-    root: Path, spill_directory: str | None, cache: Path, ranges: Mapping[str, Range], spilled: float, buckets: float
-) -> list[Disk]:
-    """The most bytes that the build needs on each disk that it writes to. `spilled`, `buckets`: temporary bytes in
-    run.spill_directory, and of shuffle buckets in the unit store."""
-    copies = ranges["dvc_cache_bytes"].high
+def _disks(root: Path, spill_directory: str | None, cache: Path, costs: Costs) -> list[Disk]:
+    """The most bytes that the build needs on each disk that it writes to."""
+    copies = costs.quantities["dvc_cache_bytes"].high
     needs = [
-        ("the project's disk", root, ranges["disk_bytes"].high - copies + buckets),
+        ("the project's disk", root, costs.quantities["disk_bytes"].high - copies + costs.buckets_bytes),
         (f"DVC's cache ({cache})", cache, copies),
-        ("run.spill_directory", root / (spill_directory or SCRATCH_DIRECTORY), spilled),
+        ("run.spill_directory", root / (spill_directory or SCRATCH_DIRECTORY), costs.spilled_bytes),
     ]
     by_device: dict[int, Disk] = {}
     for name, path, n_bytes in needs:
