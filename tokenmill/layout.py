@@ -35,3 +35,4 @@ PREFECT_DIRECTORY = ".tokenmill/prefect"  # the home of a build's own Prefect se
 NOTIFIED_FILE = ".tokenmill/notified.json"  # the last notice of a refresh
 LAST_BUILD_FILE = ".tokenmill/last-build.json"
 LAST_PLAN_FILE = ".tokenmill/last-plan.json"
+RATES_FILE = ".tokenmill/rates.json"  # what each stage took when a build last ran it

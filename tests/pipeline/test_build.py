@@ -181,7 +181,7 @@ def test_dvc_caches_no_leftovers_and_the_project_has_none(project: Project) -> N
     names = [path.name for path in project.root.rglob("*")]
     assert not [name for name in names if name.endswith((".partial", ".tmp"))]
     left = {path.name for path in (project.root / ".tokenmill").iterdir()}
-    assert left <= {"digests.json", "lock", "units", "last-build.json"}
+    assert left <= {"digests.json", "lock", "units", "last-build.json", "rates.json"}
 
 
 def test_one_training_gives_smaller_vocabularies_too(project: Project) -> None:

@@ -1,5 +1,6 @@
 """tokenmill plan: what a build would do and cost, with ranges, and what it then took."""
 
+import dataclasses
 import gzip
 import json
 import random
@@ -22,8 +23,10 @@ from tokenmill.pipeline.costs import Costs
 from tokenmill.pipeline.estimate import Estimate, exactly
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.plan import Disk, compare, refusals
+from tokenmill.pipeline.rates import keep_rates, read_rates
 from tokenmill.pipeline.sampling import SampleSize
 from tokenmill.stages.planning import Plan, _disks, make_plan
+from tokenmill.summary import StageSummary
 
 MAKES = ("documents", "tokens", "text_bytes", "output_bytes", "distinct")
 
@@ -244,6 +247,36 @@ def test_a_bad_document_has_its_line_in_the_file_wherever_the_sample_enters(proj
     line = int(re.findall(r"z\.jsonl, line (\d+)", str(raised.value))[0])
     assert line % 20 == 1
     assert line > 1
+
+
+def test_seconds_and_memory_are_those_of_the_last_build_with_the_same_parameters(project: Project) -> None:
+    project.build()
+    rates = project.root / ".tokenmill/rates.json"
+    kept = json.loads(rates.read_bytes())
+    assert sorted(kept) == ["count", "encode", "train-vocab", "validate"]
+    assert kept["encode"]["n_bytes"] == kept["count"]["n_bytes"] > 0
+    peaks = {"count": 1e8, "train-vocab": 2e8, "encode": 4e8, "validate": 3e8}
+    kept = {name: {**one, "seconds": 1000.0, "peak_bytes": peaks[name]} for name, one in kept.items()}
+    rates.write_text(json.dumps(kept))
+    project.write("a.jsonl", ["other words than those that it had before"])
+    found = plan_of(project).ranges
+    assert found["peak_memory_bytes"] == Estimate(3e8, 4e8, 5e8)
+    assert 500 < found["seconds encode"].point < 2000
+    project.write("b.jsonl", texts_of(100, 1))  # much more than the last build did
+    assert plan_of(project).ranges["seconds encode"].point < 100
+    (project.root / "data/raw/b.jsonl").unlink()
+    project.set(encode__end_of_document=None)
+    assert plan_of(project).ranges["seconds encode"].point < 100
+
+
+def test_a_vocabulary_from_the_unit_store_says_nothing_of_how_long_it_takes_to_learn(project: Project) -> None:
+    params = load_params(project.root / "params.yaml")
+    one = StageSummary("train-vocab", "run", text_mb=5.0, seconds=60.0, peak_mb=100.0)
+    keep_rates(project.root, params, [one])
+    keep_rates(project.root, params, [dataclasses.replace(one, seconds=0.1)])
+    assert read_rates(project.root, params)["train-vocab"].seconds == 60
+    keep_rates(project.root, params, [dataclasses.replace(one, text_mb=6.0, seconds=70.0)])
+    assert read_rates(project.root, params)["train-vocab"].seconds == 70
 
 
 def test_an_interrupted_build_leaves_the_rest(project: Project) -> None:

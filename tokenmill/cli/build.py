@@ -65,6 +65,7 @@ def add_commands(commands: "Commands") -> None:
 
 def _build(asked: argparse.Namespace) -> Answer:
     from tokenmill.pipeline.build import alone, root_of, start, under_dvc
+    from tokenmill.pipeline.rates import keep_rates
     from tokenmill.stages.recipe import run_inline
 
     path = asked.params or find_params()
@@ -78,6 +79,7 @@ def _build(asked: argparse.Namespace) -> Answer:
             summaries = run_in_flow(build)
         if is_new := any(summary.action != "up to date" for summary in summaries):
             _save(summaries, build.root / LAST_BUILD_FILE)
+            keep_rates(build.root, build.params, summaries)
     if not is_new:
         say("Nothing to do: every stage is up to date.")
     stages = [dataclasses.asdict(one) for one in summaries]

@@ -22,6 +22,7 @@ from tokenmill.pipeline.estimate import (
 )
 from tokenmill.pipeline.measuring import Distinct, Sample
 from tokenmill.pipeline.memory import Memory
+from tokenmill.pipeline.rates import StageRate
 from tokenmill.pipeline.set_estimate import Sets, estimate_sets, many_epochs, tokens_of_sources
 from tokenmill.report.sample import N_IDS_MAX
 
@@ -29,7 +30,7 @@ _MEMORY = Estimate(0.75, 1.0, 1.25)
 _SECONDS = Estimate(0.4, 1.0, 2.5)  # other programs use the machine, and caches fill
 _START_S = 0.5  # of a stage, beside what grows with its documents
 
-# What a stage holds, in bytes.
+# What a stage holds, for one that has no record of a build. In bytes.
 _LIBRARIES, _PREFECT = 205e6, 60e6
 _BIGRAM_A_TOKEN = 42  # for each token that the report's bigram model reads
 _A_TOKEN_OF_THE_VOCABULARY = 1_300
@@ -58,7 +59,7 @@ class Basis:
     """What estimates are based on. `sample`: None if nothing is left to encode or to count. `counted`: the distinct pre-tokens of
     the counts if these stay valid, else None. `copies`: how many times an output is stored besides the unit store; 0 if files are
     hard links. `earlier`: totals of files to encode that were read before. `built`: the tokens of each source in the present
-    dataset. `id_max`: the largest id of the tokenizer."""
+    dataset. `rates`: what the stages took when a build last ran them. `id_max`: the largest id of the tokenizer."""
 
     params: Params
     memory: Memory
@@ -69,6 +70,7 @@ class Basis:
     counted: Distinct | None
     copies: int
     built: Mapping[str | None, int]
+    rates: Mapping[str, StageRate]
     id_max: int
     sample: Sample | None
 
@@ -173,10 +175,14 @@ def _spilled(basis: Basis, distinct: DistinctAll) -> Estimate:
 
 
 def _peak(basis: Basis, dataset: Mapping[str, Estimate], distinct: DistinctAll) -> Estimate:
-    """The largest resident set of the stages that would run."""
+    """The largest resident set of the stages that would run: that of the last build, if it did as much, else what a stage holds."""
     peaks = [exactly(0)]
-    for stage, _ in _todo(basis, dataset["text_bytes"]):
-        peaks.append(_held(basis, stage, dataset, distinct))
+    for stage, n_bytes in _todo(basis, dataset["text_bytes"]):
+        last = basis.rates.get(stage)
+        if last is not None and last.peak_bytes is not None and last.serves(n_bytes):
+            peaks.append(exactly(last.peak_bytes))
+        else:
+            peaks.append(_held(basis, stage, dataset, distinct))
     return (max(peaks, key=lambda one: one.point) * _MEMORY).at_most(basis.memory.mb_max * 1e6)
 
 
@@ -205,10 +211,12 @@ def _held(basis: Basis, stage: str, dataset: Mapping[str, Estimate], distinct: D
 
 
 def _seconds(basis: Basis, text: Estimate, distinct: DistinctAll, sets: Sets) -> Iterator[tuple[str, Estimate]]:
-    """The seconds of each stage that would run, as fast as the sample."""
-    for stage, _ in _todo(basis, text):
-        seconds = exactly(_START_S)
-        if basis.sample is not None:
+    """The seconds of each stage that would run: as fast as in the last build, if it did as much, else as fast as the sample."""
+    for stage, n_bytes in _todo(basis, text):
+        last, seconds = basis.rates.get(stage), exactly(_START_S)
+        if last is not None and last.serves(n_bytes):
+            seconds = exactly(last.seconds * n_bytes / last.n_bytes)
+        elif basis.sample is not None:
             seconds += _tried(basis, basis.sample, stage, text, distinct)
             if stage in ("encode", "validate"):
                 # A byte of a file set takes about as long as one of a document that is read.

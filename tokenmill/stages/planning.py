@@ -23,6 +23,7 @@ from tokenmill.pipeline.estimate import CONFIDENCE, Estimate, StageWork
 from tokenmill.pipeline.measuring import Distinct, Trial, take_sample
 from tokenmill.pipeline.memory import divide
 from tokenmill.pipeline.plan import SCHEMA_VERSION, Disk, disk_used, refusals
+from tokenmill.pipeline.rates import read_rates
 from tokenmill.pipeline.sampling import Reader, SampleSize
 from tokenmill.stages.encode_chat import chat_encoder, chat_entry
 from tokenmill.stages.mistakes import find_mistakes, refuse, refuse_mistakes_of
@@ -124,6 +125,7 @@ def _basis(root: Path, params: Params, work: Outstanding, copies: int, size: Sam
         None if work.stages["count"].would_run else _distinct(root / COUNTS_FILE),
         copies,
         _built(root),
+        read_rates(root, params),
         sample.id_max if sample else tokenizer.id_max if tokenizer else id_max,
         sample,
     )
