@@ -206,6 +206,16 @@ def test_files_that_were_read_before_are_not_estimated(project: Project) -> None
     assert plan_of(project, **few).ranges["documents"].low < manifest.n_documents
 
 
+def test_tokens_are_less_sure_where_another_tokenizer_will_be_learned(project: Project) -> None:
+    project.build()
+    project.write("new.jsonl", texts_of(3000, 2))
+    learned = plan_of(project, work_bytes=500_000).ranges["tokens"]
+    for stage in ("count", "train-vocab"):
+        project.dvc("freeze", stage)
+    kept = plan_of(project, work_bytes=500_000).ranges["tokens"]
+    assert (learned.high - learned.low) / learned.point > (kept.high - kept.low) / kept.point + 0.03
+
+
 def test_a_counted_corpus_is_known_before_there_is_a_dataset(project: Project) -> None:
     texts = texts_of(400, 1)
     project.write("old.jsonl", texts)

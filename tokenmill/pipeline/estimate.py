@@ -16,7 +16,7 @@ _Z = 1.959964  # of a normal distribution, for CONFIDENCE
 # The least half-widths, as shares of what is estimated: the beginning of a stream may differ from the rest.
 _FLOOR_TEXT = 0.02
 _FLOOR_TOKENS = 0.015
-_FLOOR_LEARNED = 0.045  # more, if the tokenizer is not there yet
+_FLOOR_LEARNED = 0.045  # more, if the build learns another tokenizer
 _FLOOR_OUTPUT = 0.01  # more, for how well the ids of longer texts compress
 _ALONE = 0.15  # the standard error of a ratio that one observation alone shows, as a share
 _HEAPS_DEFAULT, _HEAPS_MIN, _HEAPS_MAX = 0.6, 0.3, 1.0
@@ -123,7 +123,7 @@ def estimate_dataset(
         "text_bytes": _sum(texts),
     }
     unseen = [_unseen(one, text) for one, text in zip(strata, texts, strict=True)]
-    unsure = _FLOOR_TOKENS + (_FLOOR_LEARNED if sample and sample.is_learned else 0)
+    unsure = _FLOOR_TOKENS + (_FLOOR_LEARNED if sample and sample.is_other else 0)
     for name, floor, observed in (
         ("tokens", unsure, [one.tokens for one in strata]),
         ("output_bytes", unsure + _FLOOR_OUTPUT, [one.files for one in strata]),

@@ -73,9 +73,9 @@ class Sample:
     """What was measured on the sample.
 
     `read_bytes`: text that was read. `text_bytes`: text of it that was encoded, with `n_documents`, of which the longest has
-    `longest_bytes`. `is_learned`: whether the tokenizer was learned on the sample; its files have `tokenizer_bytes`. `half`, `all`:
-    distinct pre-tokens of half of the text, and of all; None if nothing is counted. `counts_bytes`, `index_bytes`: sizes of the
-    file with all counts and of the document index. `id_counts_bytes`: size of a file with the count of each id.
+    `longest_bytes`. `is_other`: whether the build will learn another tokenizer than this one, whose files have `tokenizer_bytes`.
+    `half`, `all`: distinct pre-tokens of half of the text, and of all; None if nothing is counted. `counts_bytes`, `index_bytes`:
+    sizes of the file with all counts and of the document index. `id_counts_bytes`: size of a file with the count of each id.
     """
 
     strata: list[Stratum]
@@ -83,7 +83,7 @@ class Sample:
     text_bytes: int
     n_documents: int
     longest_bytes: int
-    is_learned: bool
+    is_other: bool
     rates: Rates = field(default_factory=Rates)
     half: Distinct | None = None
     all: Distinct | None = None
@@ -119,7 +119,7 @@ def take_sample(trial: Trial, shards: Mapping[Shard, int], reader: Reader, size:
         _text_bytes(chosen),
         sum(len(one.batch.texts) for one in chosen),
         max((pc.max(pc.binary_length(one.batch.texts)).as_py() or 0 for one in chosen), default=0),
-        trial.tokenizer is None,
+        trial.learns,
     )
     sample.rates.read = read_s / max(n_read, 1)
     tokenizer = trial.tokenizer
