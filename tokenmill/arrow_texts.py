@@ -82,7 +82,9 @@ def _from_list(texts: Sequence[str] | Sequence[bytes]) -> pa.Array:
     except UnicodeEncodeError as error:
         i = next(i for i, text in enumerate(texts) if text == error.object)
         raise CorpusError(
-            f"text {i}: no Unicode text: lone surrogate at character {error.start}. Decode the text with errors='replace'."
+            f"text {i}",
+            f"no Unicode text: lone surrogate at character {error.start}.",
+            "Decode the text with errors='replace'.",
         ) from None
 
 

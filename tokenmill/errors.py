@@ -46,26 +46,38 @@ _PASSING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN)
 
 
 class TokenmillError(Exception):
-    """Base of every error that a user can correct. `message`: one line, or a list of lines; passwords in URLs are removed. `code`:
-    a key of `error_pages`; default: the class's code. `where`, `fix`: the beginning of the message that says where, and the end
-    that says what to do, given if they cannot be parsed from the text."""
+    """Base of every error that a user can correct. Its message is `where: what fix`, without passwords in URLs.
+
+    `where`: the file, row or setting. `what`: what is wrong, one line or a list of lines; an argument alone is this one.
+    `fix`: what to do; below several lines it is a line of its own. `code`: a key of `error_pages`; default: the class's code."""
 
     code: str = "TM900"
 
     def __init__(
         self,
-        message: str | Sequence[str] = "",
+        where: str | Path | Sequence[str],
+        what: str | Sequence[str] | None = None,
+        fix: str = "",
         *,
         code: str | None = None,
-        where: str | None = None,
-        fix: str | None = None,
     ) -> None:
-        self.lines: list[str] = [without_passwords(one) for one in ([message] if isinstance(message, str) else message)]
+        if what is None:
+            where, what = "", str(where) if isinstance(where, Path) else where
+        self.where = without_passwords(str(where))
+        self.fix = without_passwords(fix.strip())
+        lines = [without_passwords(one) for one in ([what] if isinstance(what, str) else what)]
+        self.what = "\n".join(lines)
+        if self.where:
+            lines[0] = f"{self.where}: {lines[0]}"
+        self.lines = [*lines, *self.fix.splitlines()] if len(lines) > 1 else [f"{lines[0]} {self.fix}".rstrip(" ")]
         super().__init__("\n".join(self.lines))
-        self.where = where
-        self.fix = fix
         if code is not None:
             self.code = code
+
+    def inside(self, place: str | Path) -> tuple[str, list[str], str]:
+        """The three arguments of an error like this one, with a place in front of `where`."""
+        where = f"{place}: {self.where}" if self.where else str(place)
+        return where, self.what.split("\n"), self.fix
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the error with all its attributes, whatever arguments its class takes, so that it survives the way from a
@@ -116,8 +128,9 @@ class EncryptedError(CorpusError):
     def __init__(self, name: str, what: str) -> None:
         is_several = what.startswith("the columns")
         super().__init__(
-            f"{name}: {what} {'are' if is_several else 'is'} encrypted (Parquet Modular Encryption), and tokenmill has no keys. "
-            "Write it again without encryption."
+            name,
+            f"{what} {'are' if is_several else 'is'} encrypted (Parquet Modular Encryption), and tokenmill has no keys.",
+            "Write it again without encryption.",
         )
 
 
@@ -145,8 +158,9 @@ class SpecialTokenError(CorpusError):
         self.token: str = token
         at = "once it is normalized" if byte_offset is None else f"at byte {byte_offset}"
         super().__init__(
-            f"{place or f'text {index}'}: the special token {token!r} stands {at}. Remove it, or let it be text (as_text) "
-            "or its id (allow)."
+            place or f"text {index}",
+            f"the special token {token!r} stands {at}.",
+            "Remove it, or let it be text (as_text) or its id (allow).",
         )
 
 
@@ -198,7 +212,7 @@ class BusyError(TokenmillError):
 
     def __init__(self, holder: str, advice: str) -> None:
         self.holder = holder
-        super().__init__(f"{holder} {advice}", fix=advice)
+        super().__init__("", holder, advice)
 
 
 class StorageError(TokenmillError):
@@ -274,7 +288,7 @@ class InternalError(Exception):
 def unreadable(place: str, error: OSError) -> CorpusError:
     """The error for an input file that the system could not read. `error.errno` must be set."""
     kind = PassingError if error.errno in _PASSING else CorpusError
-    return kind(f"{place}: cannot be read: {_why(error)}. Check the path, its permissions and its disk.")
+    return kind(place, f"cannot be read: {_why(error)}.", "Check the path, its permissions and its disk.")
 
 
 def _why(error: OSError) -> str:
@@ -282,16 +296,15 @@ def _why(error: OSError) -> str:
     return str(error.strerror) if error.errno in (errno.EINVAL, errno.EFBIG) else os.strerror(error.errno or 0)
 
 
-def of_the_machine(error: OSError) -> str:
-    """The message for a failed system call: which file, why, and what to do."""
-    place = error.filename or "standard output, or a file"
+def of_the_machine(error: OSError) -> TokenmillError:
+    """The error for a failed system call: which file, why, and what to do."""
+    place = str(error.filename or "standard output, or a file")
     why = _why(error) if error.errno else str(error)
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT) or error.filename is None:
-        return f"{place}: {why}. Mend that and try again."
-    return (
-        f"{place}: {why}: {room(place)}. Make room and build again: what is finished is kept, and the last recorded version "
-        "stays in DVC's cache."
-    )
+    code = code_of(error)
+    if code == "TM602" or error.filename is None:
+        return TokenmillError(place, f"{why}.", "Mend that and try again.", code=code)
+    fix = "Make room and build again: what is finished is kept, and the last recorded version stays in DVC's cache."
+    return TokenmillError(place, f"{why}: {room(place)}.", fix, code=code)
 
 
 def code_of(error: BaseException) -> str:

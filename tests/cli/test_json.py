@@ -16,7 +16,7 @@ import pytest
 import tokenmill
 from tests.conftest import REPOSITORY, Project
 from tests.registry import Said, cli
-from tokenmill import console
+from tokenmill import console, errors
 from tokenmill.cli import answer
 from tokenmill.cli import main as cli_main
 from tokenmill.cli.answer import SCHEMA, Answer, as_json
@@ -186,74 +186,50 @@ def test_serve_prints_the_object_of_each_refresh_in_a_line(project: Project) -> 
     assert (lines[-1]["command"], lines[-1]["error"]["code"]) == ("serve", "TM801")
 
 
-@pytest.mark.parametrize(
-    ("message", "where", "what", "fix"),
-    [
-        ("data/raw/a.jsonl, line 3: no valid JSON. Mend it.", "data/raw/a.jsonl, line 3", "no valid JSON.", "Mend it."),
-        ("/a b/params.yaml: run.workers: found 0; allowed: 1 or more.", "/a b/params.yaml: run.workers", None, None),
-        ("text 3: the special token '<s>' stands at byte 1. Remove it.", None, None, "Remove it."),
-        ("--only: found 'x'; allowed: a, b. Did you mean a?", "--only", "found 'x'; allowed: a, b.", "Did you mean a?"),
-        ("a: they drift. Nothing was published.", "a", "they drift. Nothing was published.", None),
-        ("a: they drift. Nothing was published. Mend it.", "a", "they drift. Nothing was published.", "Mend it."),
-        ("it has 1,284 rows.", None, "it has 1,284 rows.", None),
-        ("b.parquet: row 3: id 9 is out of range.", "b.parquet: row 3", "id 9 is out of range.", None),
-        ("dvc.yaml: stage count: no deps. Add them.", "dvc.yaml: stage count", "no deps.", "Add them."),
-        ("a.jsonl, line 1: key 'text': found null.", "a.jsonl, line 1: key 'text'", "found null.", None),
-        ("two\nlines: of it. And more.", None, "two\nlines: of it. And more.", None),
-    ],
-)
-def test_a_message_is_taken_apart_at_its_place_and_its_advice(
-    message: str, where: str | None, what: str | None, fix: str | None
-) -> None:
-    for kind in (CorpusError, ParamsError, VersionsError):
-        found = as_json(kind(message))
-        assert found["message"] == message
-        assert found["where"] == where
-        assert what is None or found["what"] == what
-        assert found["fix"] == (fix or error_pages()[kind.code].advice)
-
-
-def raised() -> dict[str, str]:
-    """Every message in the sources that an error is made with, by its place; what is put in are samples."""
-    found = {}
-    for path in Path(tokenmill.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            is_error = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Error")
-            is_whole = is_error and not {"where", "fix"} & {one.arg for one in node.keywords}  # type: ignore[attr-defined]
-            if is_whole and node.args and isinstance(node.args[0], ast.JoinedStr | ast.Constant):  # type: ignore[attr-defined]
-                words = _sample(node.args[0])  # type: ignore[attr-defined]
-                found[f"{path.name}:{node.lineno}"] = words  # type: ignore[attr-defined]
-    return found
-
-
-def _sample(node: ast.expr) -> str:
-    if isinstance(node, ast.Constant):
-        return str(node.value)
-    if isinstance(node, ast.JoinedStr):
-        return "".join(map(_sample, node.values))
-    assert isinstance(node, ast.FormattedValue)
-    is_path = any(word in ast.unparse(node.value) for word in ("path", "directory", "folder", "file", "name"))
-    return "/a b/x.json" if is_path else "<3>"
-
-
-def test_no_message_of_the_sources_is_taken_apart_in_a_clause() -> None:
-    messages = raised()
-    assert len(messages) > 200
-    for place, message in messages.items():
-        found = as_json(CorpusError(message))
-        clause = re.search(r"\b(is|are|has|have|was|gives?|holds?|expected|found|no longer)\b", found["where"] or "")
-        assert clause is None, (place, found["where"])
-        assert found["what"], place
-
-
-def test_an_error_that_carries_its_parts_is_not_taken_apart() -> None:
-    error = CorpusError(
-        "a clause with v1.2: more of it. Then what? do this.", where="a clause with v1.2", fix="do this."
-    )
-    found = as_json(error)
-    assert (found["where"], found["what"], found["fix"]) == ("a clause with v1.2", "more of it. Then what?", "do this.")
+def test_an_error_has_its_place_its_words_and_its_advice_apart() -> None:
+    found = as_json(CorpusError("data/raw/a.jsonl, line 3", "no valid JSON.", "Mend it."))
+    assert (found["where"], found["what"], found["fix"]) == ("data/raw/a.jsonl, line 3", "no valid JSON.", "Mend it.")
+    assert found["message"] == "data/raw/a.jsonl, line 3: no valid JSON. Mend it."
+    listed = as_json(ParamsError("", ["two:", "  a", "  b"], "Mend them."))
+    assert (listed["where"], listed["what"], listed["fix"]) == (None, "two:\n  a\n  b", "Mend them.")
+    assert listed["message"] == "two:\n  a\n  b\nMend them."
     busy = as_json(BusyError("process 3 is building this project.", "Wait: it may take long."))
     assert (busy["what"], busy["fix"]) == ("process 3 is building this project.", "Wait: it may take long.")
+
+
+def test_an_error_without_advice_has_that_of_its_code() -> None:
+    for kind in (CorpusError, ParamsError, VersionsError):
+        found = as_json(kind("v1.2: it drifts. Then what?"))
+        assert (found["where"], found["what"]) == (None, "v1.2: it drifts. Then what?")
+        assert found["fix"] == error_pages()[kind.code].advice
+
+
+def test_an_error_inside_another_place_keeps_its_parts() -> None:
+    inner = CorpusError("row 3", "no text.", "Mend it.")
+    found = as_json(VersionsError(*inner.inside("a.parquet")))
+    assert (found["where"], found["what"], found["fix"]) == ("a.parquet: row 3", "no text.", "Mend it.")
+
+
+def test_the_places_of_errors_in_the_sources_are_no_clauses() -> None:
+    places = written_places()
+    assert len(places) > 200
+    clauses = re.compile(r"\b(is|are|has|have|was|gives?|holds?|expected|found|no longer)\b")
+    assert [one for one in places if clauses.search(one)] == []
+
+
+ERRORS = {name for name in dir(errors) if name.endswith("Error")} - {"BusyError", "ChatError", "UsageError"}
+"""The errors whose first of several arguments is their place."""
+
+
+def written_places() -> list[str]:
+    """The place of each error in the sources that is made with its parts; values are left out."""
+    found = []
+    for path in Path(tokenmill.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ERRORS and len(node.args) > 1:
+                parts = [one.value for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant)]
+                found.append("".join(map(str, parts)))
+    return found
 
 
 def test_the_remedy_of_a_list_of_files_is_apart(project: Project) -> None:

@@ -56,7 +56,8 @@ def test_an_error_of_a_flow_keeps_its_lines(tmp_path: Path) -> None:
     assert isinstance(found, ProjectCodeError)
     assert found.lines == [
         f"{path}, line 1: ValueError: 2 errors",
-        "name: too long. This is code of your project. Correct it, or what it reads.",
+        "name: too long. This is code of your project.",
+        "Correct it, or what it reads.",
     ]
 
 

@@ -91,9 +91,10 @@ def test_any_error_of_a_step_names_step_file_and_line_and_leaves_its_outputs(own
 def test_an_error_of_several_lines_keeps_its_lines(own: Project) -> None:
     with pytest.raises(ProjectCodeError) as error:
         run(own, "half", r"raise ValueError('2 errors\nname: too long\nage: no number')")
-    first, second, last = error.value.lines
+    first, second, third, last = error.value.lines
     assert first.endswith("ValueError: 2 errors") and second == "name: too long"
-    assert last.startswith("age: no number. This is code of your project. Step own failed there")
+    assert third.startswith("age: no number. This is code of your project. Step own failed there")
+    assert last == "Correct the code, or what it reads."
 
 
 def test_a_step_that_fails_the_first_time_leaves_nothing(own: Project) -> None:

@@ -13,11 +13,12 @@ def check_is_dataset(dataset: Path) -> None:
     """Raises ValidationError if the folder has no manifest."""
     if not (dataset / MANIFEST_FILE).exists():
         if dataset.is_dir() and (whole := dataset_above(dataset)):
-            raise ValidationError(f"{dataset}: is a folder inside the dataset {whole}. Name that one.", code="TM502")
+            raise ValidationError(dataset, f"is a folder inside the dataset {whole}.", "Name that one.", code="TM502")
         found = "a folder without one" if dataset.is_dir() else "a file" if dataset.exists() else "nothing there"
         raise ValidationError(
-            f"{dataset}: expected a token dataset, a folder that has a {MANIFEST_FILE}; found {found}. Name the folder of a "
-            "dataset.",
+            dataset,
+            f"expected a token dataset, a folder that has a {MANIFEST_FILE}; found {found}.",
+            "Name the folder of a dataset.",
             code="TM502",
         )
 
@@ -34,7 +35,7 @@ def tokenizer_of(dataset: Path, given: Path | None) -> tuple[Path, Tokenizer]:
     path = given or beside(dataset, TOKENIZER_DIRECTORY)
     if not path.exists():
         raise TokenizerError(
-            f"{path}: expected the dataset's tokenizer; nothing is there. Copy it there, or name it with --tokenizer."
+            path, "expected the dataset's tokenizer; nothing is there.", "Copy it there, or name it with --tokenizer."
         )
     loaded = Tokenizer.load(path)
     is_of_a_build = path.name == "tokenizer.json" and (path.parent / GOLDEN_FILE).exists()

@@ -89,7 +89,7 @@ def locate_token(dataset: Path, position: int, tokenizer: Path | None) -> Locate
     that is missing or another, and ParamsError.
     """
     if position < 0:
-        raise ParamsError(f"--token: found {position}; allowed: 0 or more.")
+        raise ParamsError("--token", f"found {position}; allowed: 0 or more.")
     asked = f"token {position:,}"
     with _index(dataset) as index:
         manifest = read_manifest(dataset)
@@ -107,8 +107,9 @@ def locate_token(dataset: Path, position: int, tokenizer: Path | None) -> Locate
     folder, loaded = tokenizer_of(dataset, tokenizer)
     if loaded.digest != manifest.tokenizer_digest:
         raise TokenizerError(
-            f"{folder}: expected the dataset's tokenizer, {manifest.tokenizer_digest[:16]}…; found {loaded.digest[:16]}…. Name the "
-            "right one with --tokenizer."
+            folder,
+            f"expected the dataset's tokenizer, {manifest.tokenizer_digest[:16]}…; found {loaded.digest[:16]}….",
+            "Name the right one with --tokenizer.",
         )
     return Located(dataset, asked, 1, [document], _token(dataset, document, position, loaded), "")
 
@@ -118,7 +119,7 @@ def locate_id(dataset: Path, id: str) -> Located:
     ParamsError for an id that is not UTF-8."""
     if id != id.encode(errors="ignore").decode():
         raise ParamsError(
-            f"--id: found {id!r}; allowed: a text that is valid UTF-8. Give the id as the documents have it."
+            "--id", f"found {id!r}; allowed: a text that is valid UTF-8.", "Give the id as the documents have it."
         )
     with _index(dataset) as index:
         is_row = pa.types.is_integer(index.schema_arrow.field("id").type)
@@ -134,7 +135,7 @@ def locate_digest(dataset: Path, digest: str) -> Located:
     wanted = digest.lower()
     if len(wanted) not in _DIGITS or set(wanted) - set("0123456789abcdef"):
         raise ParamsError(
-            f"--digest: found {digest!r}; allowed: 8 to 64 hexadecimal digits, the beginning of a sha256."
+            "--digest", f"found {digest!r}; allowed: 8 to 64 hexadecimal digits, the beginning of a sha256."
         )
 
     def matches(digests: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -220,15 +221,16 @@ def _token(dataset: Path, document: Document, position: int, tokenizer: Tokenize
     at = position - document.first_token
     if len(ids) != document.n_tokens or at >= len(ids):
         raise ValidationError(
-            f"{document.file}: row {document.row_in_file}: holds {len(ids):,} tokens; the document index says "
-            f"{document.n_tokens:,}. `tokenmill verify` says what is wrong."
+            f"{document.file}: row {document.row_in_file}",
+            f"holds {len(ids):,} tokens; the document index says {document.n_tokens:,}.",
+            "`tokenmill verify` says what is wrong.",
         )
 
     def decoded(some: list[int]) -> bytes:
         try:
             return tokenizer.decode_bytes(some)
         except TokenizerError as error:
-            raise ValidationError(f"{document.file}: row {document.row_in_file}: {error}") from None
+            raise ValidationError(*error.inside(f"{document.file}: row {document.row_in_file}")) from None
 
     def text(some: list[int]) -> str:
         return decoded(some).decode(errors="replace")
@@ -266,8 +268,9 @@ def _index(dataset: Path) -> Iterator[pq.ParquetFile]:
     path = beside(dataset, TABLES_DIRECTORY) / DOCUMENTS_FILE
     if not path.exists():
         raise ValidationError(
-            f"{path}: expected the dataset's document index; nothing is there. Copy the folder tables beside the dataset, or "
-            "make it with `tokenmill build`."
+            path,
+            "expected the dataset's document index; nothing is there.",
+            "Copy the folder tables beside the dataset, or make it with `tokenmill build`.",
         )
     with _reading(path), parquet_file(path) as index:
         yield index
@@ -279,7 +282,7 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise ValidationError(f"{path}: cannot be read: {error}. `tokenmill verify` says what is wrong.") from None
+        raise ValidationError(path, f"cannot be read: {error}.", "`tokenmill verify` says what is wrong.") from None
 
 
 def lines_of(found: Located) -> Iterator[str]:

@@ -43,7 +43,9 @@ class RemoteDataset:
         """Fetches the manifest, and what lies beside the dataset. Raises TokenizerError if a tokenizer is needed and missing."""
         if needs_tokenizer and f"{TOKENIZER}/tokenizer.json" not in self._listed:
             raise TokenizerError(
-                f"{self.folder}/{TOKENIZER}: expected the dataset's tokenizer; nothing is there. Name it with --tokenizer."
+                f"{self.folder}/{TOKENIZER}",
+                "expected the dataset's tokenizer; nothing is there.",
+                "Name it with --tokenizer.",
             )
         folders = (f"{TOKENIZER}/", f"{QUARANTINE}/", *[f"{TABLES}/"] * has_tables)
         wanted = [name for name in self._listed if name.startswith(folders) or name == MANIFEST]

@@ -165,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         compared = Compared()
         difference = first_difference(tokenizer, reference, documents, asked.special, compared)
         if not compared.n_documents:
-            raise CorpusError(f"{', '.join(asked.files)}: no documents; expected some to compare.")
+            raise CorpusError(", ".join(asked.files), "no documents; expected some to compare.")
     except TokenmillError as error:
         said = as_shown(error.lines).replace("source.text_column in params.yaml", "--text-column")
         print(f"validate_encoder: error: {said}", file=sys.stderr)

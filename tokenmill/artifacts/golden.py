@@ -77,8 +77,9 @@ def check_golden(directory: Path, tokenizer: Tokenizer, others: bool = True) -> 
     golden = _read(path)
     if golden.tokenizer_digest != tokenizer.digest:
         raise TokenizerError(
-            f"{path}: made for the tokenizer {golden.tokenizer_digest}; {directory} holds {tokenizer.digest}. "
-            "Fetch or build the tokenizer again."
+            path,
+            f"made for the tokenizer {golden.tokenizer_digest}; {directory} holds {tokenizer.digest}.",
+            "Fetch or build the tokenizer again.",
         )
     engines: dict[str, Callable[[], Engine | str]] = {
         tokenizer.engine: lambda: tokenizer.encode,
@@ -93,9 +94,9 @@ def check_golden(directory: Path, tokenizer: Tokenizer, others: bool = True) -> 
         different = engine if isinstance(engine, str) else first_difference(engine, golden.vectors)
         if different:
             raise TokenizerError(
-                f"{path}: {_release(name)} no longer gives the ids that this tokenizer was made with: {different} "
+                path,
+                f"{_release(name)} no longer gives the ids that this tokenizer was made with: {different}",
                 "Install the release that was used before, or train and publish a new version.",
-                where=str(path),
             )
     return checked
 
@@ -190,7 +191,7 @@ def _read(path: Path) -> Golden:
     try:
         return Golden.model_validate_json(read(path))
     except ValidationError as error:
-        raise TokenizerError(f"{path}: {first_finding(error)}. Fetch or build the tokenizer again.") from None
+        raise TokenizerError(path, f"{first_finding(error)}.", "Fetch or build the tokenizer again.") from None
 
 
 def _release(engine: str) -> str:

@@ -28,7 +28,7 @@ def make_golden(directory: Path, tokenizer: Tokenizer, samples: Mapping[str, str
             engines[name] = engine
         elif different := first_difference(engine, vectors):
             if name == "tokenizers":
-                raise TokenizerError(f"{directory}: tokenizers gives other ids than tokenmill: {different}")
+                raise TokenizerError(directory, f"tokenizers gives other ids than tokenmill: {different}")
             engines[name] = f"other ids for the text {different.split(':')[0]}"
         else:
             engines[name] = None

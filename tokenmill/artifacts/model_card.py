@@ -130,9 +130,9 @@ def read_card(directory: Path) -> Card:
     try:
         return Card.model_validate_json(read(path))
     except FileNotFoundError:
-        raise TokenizerError(f"{path}: missing; the tokenizer was not made or taken by `tokenmill build`.") from None
+        raise TokenizerError(path, "missing; the tokenizer was not made or taken by `tokenmill build`.") from None
     except ValidationError as error:
-        raise TokenizerError(f"{path}: {first_finding(error)}. Fetch or build the tokenizer again.") from None
+        raise TokenizerError(path, f"{first_finding(error)}.", "Fetch or build the tokenizer again.") from None
 
 
 def readme_of(card: Card) -> str:

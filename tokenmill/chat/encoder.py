@@ -75,9 +75,11 @@ class ChatEncoder:
         for name in dict.fromkeys(name for one in compiled.values() for name in one.token_names):
             if variables[name] and len(tokenizer.encode(str(variables[name]), special="allow")) != 1:
                 raise TemplateError(
-                    f"{place}: {name}: expected the text of a token, such as "
-                    f"{', '.join(list(tokenizer.special_tokens)[:10]) or '(none is special)'}; found {variables[name]!r:.60}. "
-                    "Give the right text in the template's variables."
+                    f"{place}: {name}",
+                    "expected the text of a token, such as "
+                    f"{', '.join(list(tokenizer.special_tokens)[:10]) or '(none is special)'}; found "
+                    f"{variables[name]!r:.60}.",
+                    "Give the right text in the template's variables.",
                 )
         if marks := turn_tokens(tokenizer.added_tokens, "".join(texts) + strings_of(variables)):
             tokenizer = tokenizer.with_special(marks)

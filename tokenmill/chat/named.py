@@ -36,6 +36,6 @@ def template_text(name: str) -> str:
     """
     if name not in NAMED:
         raise TemplateError(
-            f"no chat template is called {name!r}; known: {', '.join(NAMED)}.{did_you_mean(name, NAMED)}"
+            "", f"no chat template is called {name!r}; known: {', '.join(NAMED)}.", did_you_mean(name, NAMED)
         )
     return (_FOLDER / f"{name}.jinja").read_text(encoding="utf-8")

@@ -46,9 +46,10 @@ class SegmentEncoder:
             if one.special and (one.single_word or (one.normalized and is_normalized)):
                 flag = "single_word" if one.single_word else "normalized"
                 raise TemplateError(
-                    f"{place}: the tokenizer's token {one.text!r:.60} has the flag {flag}, so text beside it or that only "
-                    "looks like it decides where it is found. A template needs the tokens that it writes without it: set it to "
-                    "false in tokenizer.json."
+                    place,
+                    f"the tokenizer's token {one.text!r:.60} has the flag {flag}, so text beside it or that only "
+                    "looks like it decides where it is found. A template needs the tokens that it writes without it: "
+                    "set it to false in tokenizer.json.",
                 )
         early, late = ([one for one in added if one.normalized is phase] for phase in (False, True))
         self._looks_beside = any(one.single_word for one in added)

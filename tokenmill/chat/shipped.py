@@ -29,14 +29,16 @@ def templates_of(root: Path, name: str, directory: Path) -> dict[str, str]:
         found = chat_templates_of(directory)
         if not found:
             raise ParamsError(
-                f"encode.chat.template: the tokenizer has no chat template: {TOKENIZER_DIRECTORY} has none in "
-                f"{places_of_templates()}. Name one of {', '.join(NAMED)}, or a file."
+                "encode.chat.template",
+                f"the tokenizer has no chat template: {TOKENIZER_DIRECTORY} has none in {places_of_templates()}.",
+                f"Name one of {', '.join(NAMED)}, or a file.",
             )
         if found.keys().isdisjoint((DEFAULT, TOOL_USE)):
             raise ParamsError(
-                f"encode.chat.template: the tokenizer has the chat templates {', '.join(sorted(found))}, and none is named "
-                f"{DEFAULT} or {TOOL_USE}, so which one to take is not known. Save the right one in a file, and name that file as "
-                "the template."
+                "encode.chat.template",
+                f"the tokenizer has the chat templates {', '.join(sorted(found))}, and none is named {DEFAULT} or "
+                f"{TOOL_USE}, so which one to take is not known.",
+                "Save the right one in a file, and name that file as the template.",
             )
         return found
     if name in NAMED:
@@ -44,13 +46,16 @@ def templates_of(root: Path, name: str, directory: Path) -> dict[str, str]:
     path = root / name
     if not path.is_file():
         raise ParamsError(
-            f"encode.chat.template: found {name!r}; allowed: {OF_TOKENIZER}, {', '.join(NAMED)}, or a file relative to "
-            f"params.yaml.{did_you_mean(name, (OF_TOKENIZER, *NAMED))}"
+            "encode.chat.template",
+            f"found {name!r}; allowed: {OF_TOKENIZER}, {', '.join(NAMED)}, or a file relative to params.yaml.",
+            did_you_mean(name, (OF_TOKENIZER, *NAMED)),
         )
     try:
         return {DEFAULT: read(path).decode()}
     except UnicodeDecodeError as error:
-        raise ParamsError(f"encode.chat.template: {name}: not UTF-8 at byte {error.start}. Save it as UTF-8.") from None
+        raise ParamsError(
+            f"encode.chat.template: {name}", f"not UTF-8 at byte {error.start}.", "Save it as UTF-8."
+        ) from None
 
 
 def ship_template(root: Path, chat: Chat | None, directory: Path) -> None:

@@ -47,13 +47,13 @@ class ChatTemplate:
         except jinja2.TemplateSyntaxError as error:
             words = str(error.message).rstrip(".")
             raise TemplateError(
-                f"{place}: the chat template is no valid Jinja at line {error.lineno}: {words}. Correct that line."
+                place, f"the chat template is no valid Jinja at line {error.lineno}: {words}.", "Correct that line."
             ) from None
         except (RecursionError, MemoryError):
-            raise TemplateError(f"{place}: the chat template is too long or nested too deeply. Simplify it.") from None
+            raise TemplateError(place, "the chat template is too long or nested too deeply.", "Simplify it.") from None
         except (SyntaxError, ValueError, OverflowError) as error:
             words = error.msg if isinstance(error, SyntaxError) else str(error)
-            raise TemplateError(f"{place}: the chat template does not compile: {words}. Simplify it.") from None
+            raise TemplateError(place, f"the chat template does not compile: {words}.", "Simplify it.") from None
         self._template.globals = dict(
             environment.globals
         )  # jinja2's ChainMap of them is copied for each rendering, slowly
@@ -68,9 +68,10 @@ class ChatTemplate:
         unknown = [name for name in NAMES if name in names and name not in self._variables]
         if missing := [name for name in unknown if name not in _asked(tree)]:
             raise TemplateError(
-                f"{place}: the chat template writes {missing[0]}, whose text is not known. Give it in the template's variables, "
-                f"or in tokenizer_config.json. If there is none, take {missing[0]} out of the template, or write "
-                f"{{% if {missing[0]} %}} around it."
+                place,
+                f"the chat template writes {missing[0]}, whose text is not known.",
+                "Give it in the template's variables, or in tokenizer_config.json. If there is none, take "
+                f"{missing[0]} out of the template, or write {{% if {missing[0]} %}} around it.",
             )
         self.words: set[str] = {node.attr for node in tree.find_all(jinja2.nodes.Getattr)}
         self.words |= {node.value for node in tree.find_all(jinja2.nodes.Const) if isinstance(node.value, str)}

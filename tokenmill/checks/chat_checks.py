@@ -21,7 +21,7 @@ def check_mask(span: Span) -> None:
     if len(values) and (pc.max(values).as_py() > 1 or pc.min(values).as_py() < 0):
         i, found = next((i, one) for i, one in enumerate(_lists(mask)) if not set(one) <= {0, 1})
         wrong = next(one for one in found if one not in (0, 1))
-        raise ValidationError(f"{span.shard}: row {span.row(i)}: loss_mask: expected 0 or 1; found {wrong}.")
+        raise ValidationError(f"{span.shard}: row {span.row(i)}: loss_mask", f"expected 0 or 1; found {wrong}.")
 
 
 def check_conversations(span: Span, chat: ChatEncoder) -> Span:
@@ -30,13 +30,13 @@ def check_conversations(span: Span, chat: ChatEncoder) -> Span:
     messages, tokens = span.documents.messages, span.tokens
     if messages is None:
         raise ValidationError(
-            f"{span.shard}: row {span.row(0)}: the dataset holds conversations; the input file was read as texts."
+            f"{span.shard}: row {span.row(0)}", "the dataset holds conversations; the input file was read as texts."
         )
     try:
         expected = chat.encode_batch(messages)
     except ChatError as error:
         row = span.row(error.index)
-        raise ValidationError(f"{span.shard}: row {row}: the conversation cannot be encoded: {error}") from None
+        raise ValidationError(f"{span.shard}: row {row}", f"the conversation cannot be encoded: {error}") from None
     if not tokens["input_ids"].equals(_as_in(tokens, expected.input_ids, "input_ids")):
         for i, (found, right) in enumerate(zip(_lists(tokens["input_ids"]), _lists(expected.input_ids), strict=True)):
             same_ids(span, i, found, right, "those of encoding the conversation again")
@@ -45,8 +45,8 @@ def check_conversations(span: Span, chat: ChatEncoder) -> Span:
             if found != right:
                 at = next((k for k, (a, b) in enumerate(zip(found, right, strict=False)) if a != b), len(right))
                 raise ValidationError(
-                    f"{span.shard}: row {span.row(i)}: loss_mask from token {at} on: found {found[at : at + 5]}, expected "
-                    f"{right[at : at + 5]}."
+                    f"{span.shard}: row {span.row(i)}",
+                    f"loss_mask from token {at} on: found {found[at : at + 5]}, expected {right[at : at + 5]}.",
                 )
     all_equal(span, tokens["sha256"].cast(pa.binary()), text_digests(messages).cast(pa.binary()), "sha256")
     return replace(span, documents=replace(span.documents, texts=expected.texts), answers=expected.counts)

@@ -78,4 +78,4 @@ def still_there(index: Path, lists: Sequence[tuple[str, DropList]]) -> Iterator[
                             f"{name}, {line.place}, leaves it out ({line.reason}). Run `tokenmill build`.",
                         )
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise ValidationError(f"{index}: cannot be read: {error}. {_FORCE}") from None
+        raise ValidationError(index, f"cannot be read: {error}.", _FORCE) from None

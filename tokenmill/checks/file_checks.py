@@ -126,23 +126,27 @@ def check_sums(entry: OutputShard, facts: FileFacts) -> None:
     expected = (entry.n_documents, entry.n_tokens, entry.text_bytes, *left_out)
     if found != expected:
         raise ValidationError(
-            f"{MANIFEST_FILE}: {entry.name}: documents, tokens, bytes of text, bad and dropped documents: it says {expected}; "
-            f"found {found}. Run `tokenmill build --force`."
+            f"{MANIFEST_FILE}: {entry.name}",
+            f"documents, tokens, bytes of text, bad and dropped documents: it says {expected}; found {found}.",
+            "Run `tokenmill build --force`.",
         )
     if facts.n_trained != entry.n_trained:
         raise ValidationError(
-            f"{MANIFEST_FILE}: {entry.name}: n_trained: it says {entry.n_trained}; found {facts.n_trained}. "
-            "Run `tokenmill build --force`."
+            f"{MANIFEST_FILE}: {entry.name}: n_trained",
+            f"it says {entry.n_trained}; found {facts.n_trained}.",
+            "Run `tokenmill build --force`.",
         )
     if entry.tokens_sha256 not in (None, facts.tokens_sha256):
         raise ValidationError(
-            f"{MANIFEST_FILE}: {entry.name}: tokens_sha256: it says {entry.tokens_sha256}; found {facts.tokens_sha256}. "
-            "Run `tokenmill build --force`."
+            f"{MANIFEST_FILE}: {entry.name}: tokens_sha256",
+            f"it says {entry.tokens_sha256}; found {facts.tokens_sha256}.",
+            "Run `tokenmill build --force`.",
         )
     if None not in (facts.answers, entry.answers) and facts.answers != entry.answers:
         raise ValidationError(
-            f"{MANIFEST_FILE}: {entry.name}: answers: it says {entry.answers}; found {facts.answers}. "
-            "Run `tokenmill build --force`."
+            f"{MANIFEST_FILE}: {entry.name}: answers",
+            f"it says {entry.answers}; found {facts.answers}.",
+            "Run `tokenmill build --force`.",
         )
 
 
@@ -161,8 +165,9 @@ def documents_of(
         except DamagedError:
             continue
         raise ValidationError(
-            f"{MANIFEST_FILE}: {entry.name}: says that {piece.shard.name} is damaged; it can be read. "
-            "Run `tokenmill build --force`."
+            f"{MANIFEST_FILE}: {entry.name}",
+            f"says that {piece.shard.name} is damaged; it can be read.",
+            "Run `tokenmill build --force`.",
         )
     return GoodDocuments(unit.without(dict.fromkeys(lost, "")), source, limits, advance, find)
 
@@ -175,7 +180,7 @@ def _check_schema(entry: OutputShard, tokens: Path, judge: Judge) -> tuple[bool,
             found = file.schema_arrow
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
         raise ValidationError(
-            f"{tokens}: cannot be read: {str(error).rstrip('.')}. Delete the dataset and build it again."
+            tokens, f"cannot be read: {str(error).rstrip('.')}.", "Delete the dataset and build it again."
         ) from None
     has_mask = entry.n_trained is not None
     for has_names in (True, False):
@@ -184,8 +189,10 @@ def _check_schema(entry: OutputShard, tokens: Path, judge: Judge) -> tuple[bool,
             return has_names, has_mask
     rest = ", n_bytes, loss_mask and sha256" if has_mask else " and n_bytes"
     raise ValidationError(
-        f"{tokens}: expected the columns id, input_ids (list of {id_type(judge.tokenizer.id_max)}){rest}; "
-        f"found {', '.join(f'{one.name} ({one.type})' for one in found)}. Delete the dataset and build it again."
+        tokens,
+        f"expected the columns id, input_ids (list of {id_type(judge.tokenizer.id_max)}){rest}; found "
+        f"{', '.join(f'{one.name} ({one.type})' for one in found)}.",
+        "Delete the dataset and build it again.",
     )
 
 
@@ -233,4 +240,4 @@ def _texts(input_ids: pa.ListArray, judge: Judge, shard: str, first_row: int) ->
                 error = found_error
                 first_row += i
                 break
-        raise ValidationError(f"{shard}: row {first_row}: the ids do not decode to text: {error}") from None
+        raise ValidationError(f"{shard}: row {first_row}", f"the ids do not decode to text: {error}") from None

@@ -254,4 +254,4 @@ def wrong_inputs(manifest: Manifest, sha256: Mapping[str, str]) -> Iterator[str]
 def raise_first(findings: Iterable[str], place: str) -> None:
     """Raises ValidationError with the first text, if there is one. `place`: the manifest's path, for the message."""
     for finding in findings:
-        raise ValidationError(f"{place}: {finding}")
+        raise ValidationError(place, f"{finding}")

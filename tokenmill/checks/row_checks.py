@@ -113,8 +113,9 @@ def _check_rejected(span: Span, judge: Judge) -> None:
         i = pc.index(pc.match_substring(span.documents.texts, token), True).as_py()
         if i >= 0:
             raise ValidationError(
-                f"{span.shard}: row {span.row(i)}: the document has the text of the special token {token!r}, with which "
-                "special_tokens_in_text: reject ends a build."
+                f"{span.shard}: row {span.row(i)}",
+                f"the document has the text of the special token {token!r}, with which special_tokens_in_text: "
+                "reject ends a build.",
             )
 
 
@@ -198,15 +199,16 @@ def check_ids(span: Span, judge: Judge) -> IdCounts:
     if counted is None:
         i = _row_of_value(input_ids, pc.index(pc.greater(values, tokenizer.id_max), True).as_py())
         raise ValidationError(
-            f"{span.shard}: row {span.row(i)}: id {pc.max(input_ids[i].values).as_py()} is out of range; "
-            f"the tokenizer's largest id is {tokenizer.id_max}."
+            f"{span.shard}: row {span.row(i)}",
+            f"id {pc.max(input_ids[i].values).as_py()} is out of range; the tokenizer's largest id is "
+            f"{tokenizer.id_max}.",
         )
     lengths = pc.list_value_length(input_ids).cast(pa.int64())
     n_least = len(judge.begin) + len(judge.end)
     if len(lengths) and pc.min(lengths).as_py() < n_least:
         i = pc.index(pc.less(lengths, n_least), True).as_py()
         raise ValidationError(
-            f"{span.shard}: row {span.row(i)}: expected {_around(judge)}; found {lengths[i].as_py() or 'no'} ids."
+            f"{span.shard}: row {span.row(i)}", f"expected {_around(judge)}; found {lengths[i].as_py() or 'no'} ids."
         )
     ends = pc.cumulative_sum(lengths)
     places = []
@@ -225,8 +227,8 @@ def check_ids(span: Span, judge: Judge) -> IdCounts:
         at = next(k for k in pc.indices_nonzero(special).to_pylist() if k not in allowed)
         i = _row_of_value(input_ids, at)
         raise ValidationError(
-            f"{span.shard}: row {span.row(i)}: special token id {values[at].as_py()} inside a document; "
-            "text never becomes a special token."
+            f"{span.shard}: row {span.row(i)}",
+            f"special token id {values[at].as_py()} inside a document; text never becomes a special token.",
         )
     return found
 
@@ -242,8 +244,8 @@ def _unknown_id(span: Span, input_ids: pa.ListArray, tokenizer: Tokenizer, error
         try:
             tokenizer.decode_bytes(ids.values)
         except TokenizerError as found:
-            return ValidationError(f"{span.shard}: row {span.row(i)}: {found}")
-    return ValidationError(f"{span.shard}: from row {span.row(0)} on: {error}")
+            return ValidationError(f"{span.shard}: row {span.row(i)}", f"{found}")
+    return ValidationError(span.shard, f"from row {span.row(0)} on: {error}")
 
 
 def _row_of_value(lists: pa.ListArray, at: int) -> int:

@@ -189,7 +189,7 @@ def _same(
             while held is None or not held.num_rows:
                 held = next(found, None)
                 if held is None:
-                    raise ValidationError(f"{name}: ends after {at:,} items, expected more.")
+                    raise ValidationError(name, f"ends after {at:,} items, expected more.")
             n_rows = min(batch.num_rows, held.num_rows)
             _compare(name, at, batch.slice(0, n_rows), held.slice(0, n_rows))
             yield batch.slice(0, n_rows)
@@ -198,7 +198,7 @@ def _same(
         held = next(found, None)
         if held is None:
             return
-    raise ValidationError(f"{name}: holds more than the expected {at:,} items.")
+    raise ValidationError(name, f"holds more than the expected {at:,} items.")
 
 
 def _compare(name: str, at: int, expected: pa.RecordBatch, found: pa.RecordBatch) -> None:
@@ -213,7 +213,7 @@ def _compare(name: str, at: int, expected: pa.RecordBatch, found: pa.RecordBatch
         if isinstance(one, list):
             k = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
             one, other, place = one[k : k + 5], other[k : k + 5], f" from {k} on"
-        raise ValidationError(f"{name}: item {at + i}: {column}{place}: found {one!r}, expected {other!r}.")
+        raise ValidationError(name, f"item {at + i}: {column}{place}: found {one!r}, expected {other!r}.")
 
 
 def _wrong_shared(one: ArrangedSet, entry: FileSet, dataset: Path, shape: Shape) -> Iterator[Wrong]:

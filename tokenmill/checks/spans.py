@@ -49,7 +49,7 @@ def aligned(
                 held = next(tokens, None)
             if held is None:
                 raise ValidationError(
-                    f"{shard}: row {row}: the document is not in the dataset, whose file for it holds {at}."
+                    f"{shard}: row {row}", f"the document is not in the dataset, whose file for it holds {at}."
                 )
             n_rows = min(len(batch.texts), held.num_rows)
             yield Span(shard, at, piece, batch.slice(0, n_rows), held.slice(0, n_rows))
@@ -57,7 +57,7 @@ def aligned(
             row = batch.first_row
     rest = (held.num_rows if held is not None else 0) + sum(more.num_rows for more in tokens)
     if rest:
-        raise ValidationError(f"{shard}: row {row}: the dataset holds {rest} rows more than there are documents.")
+        raise ValidationError(f"{shard}: row {row}", f"the dataset holds {rest} rows more than there are documents.")
 
 
 def same_ids(span: Span, i: int, found: list[int], expected: list[int], of: str) -> None:
@@ -66,8 +66,8 @@ def same_ids(span: Span, i: int, found: list[int], expected: list[int], of: str)
         pairs = enumerate(zip(found, expected, strict=False))
         at = next((k for k, (a, b) in pairs if a != b), min(len(found), len(expected)))
         raise ValidationError(
-            f"{span.shard}: row {span.row(i)}: ids differ from {of} from token {at} on: "
-            f"found {found[at : at + 5]}, expected {expected[at : at + 5]}."
+            f"{span.shard}: row {span.row(i)}",
+            f"ids differ from {of} from token {at} on: found {found[at : at + 5]}, expected {expected[at : at + 5]}.",
         )
 
 
@@ -82,4 +82,4 @@ def all_equal(span: Span, found: pa.Array, expected: pa.Array, what: str, n_befo
     if isinstance(one, bytes | str) and isinstance(other, bytes | str):
         at = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
         one, other, place = one[at : at + 20], other[at : at + 20], f" from {max(at - n_before, 0)} on"
-    raise ValidationError(f"{span.shard}: row {span.row(i)}: {what}{place}: found {one!r}, expected {other!r}.")
+    raise ValidationError(f"{span.shard}: row {span.row(i)}: {what}{place}", f"found {one!r}, expected {other!r}.")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -19,12 +18,6 @@ SCHEMA = 1
 
 STREAMS = ("serve",)
 """Commands that print one JSON object per line while they run."""
-
-_PLACE = re.compile(
-    r"(?P<place>(?:(?:row|line|column|key|stage) [^\s:]+|[^\s:]*[/.][^:\n]*|[^\s:]+|--[a-z][^:\n]*|[^:\n]+, (?:row|line) \d+)): "
-)
-# Before the advice at the end of a message. A sentence that begins with one of these words is still part of the error.
-_ADVICE = re.compile(r"(?<=[.?!]) (?!(?:A|An|Expected|It|No|Nothing|The|They|Versions) )(?=[A-Z`])")
 
 
 @dataclass(frozen=True)
@@ -55,50 +48,48 @@ def print_error(command: str | None, error: BaseException) -> None:
 
 def message_of(error: BaseException) -> str:
     """The whole message of an error, for people."""
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted by Ctrl-C; what is finished is kept for the next build"
-    if isinstance(error, MemoryError):
-        return (
-            f"memory: the system gave no more to this process ({str(error) or 'for a Python object'}). Raise its limit (ulimit -v, "
-            "or that of the container), or use fewer run.workers and a smaller run.memory_mb_max."
-        )
-    return of_the_machine(error) if isinstance(error, OSError) else str(error) or type(error).__name__
+    return str(_for_people(error))
 
 
 def as_json(error: BaseException) -> dict[str, str | None]:
     """The parts of an error. `where`: file, row or setting. `why`: the meaning of its code. `fix`: what to do.
 
     >>> from tokenmill.errors import ParamsError
-    >>> found = as_json(ParamsError("params.yaml: count.pattern: found 3; allowed: a text. Put it in quotes.", code="TM102"))
+    >>> found = as_json(ParamsError("params.yaml: count.pattern", "found 3; allowed: a text.", "Put it in quotes.", code="TM102"))
     >>> found["where"], found["what"], found["fix"]
     ('params.yaml: count.pattern', 'found 3; allowed: a text.', 'Put it in quotes.')
     """
-    code, message = code_of(error), message_of(error)
-    page = error_pages()[code]
-    where, fix = (error.where, error.fix) if isinstance(error, TokenmillError) else (None, None)
-    rest = message
-    if where is not None:
-        rest = rest.removeprefix(where).removeprefix(": ")
-    else:
-        places = []
-        while found := _PLACE.match(rest):
-            places.append(found["place"])
-            rest = rest[found.end() :]
-        where = ": ".join(places) or None
-    if fix is not None:
-        what = rest.removesuffix(fix).rstrip()
-    else:
-        what, *advice = (rest, "") if "\n" in rest else _ADVICE.split(rest, maxsplit=1)
-        fix = "".join(advice)
+    shown = _for_people(error)
+    page = error_pages()[shown.code]
     return {
-        "code": code,
+        "code": shown.code,
         "title": page.title,
-        "what": what,
-        "where": where,
+        "what": shown.what,
+        "where": shown.where or None,
         "why": page.meaning,
-        "fix": fix or page.advice,
-        "message": message,
+        "fix": shown.fix or page.advice,
+        "message": str(shown),
     }
+
+
+def _for_people(error: BaseException) -> TokenmillError:
+    """The error itself, or one with the words and the code for an error of another kind."""
+    match error:
+        case TokenmillError():
+            return error
+        case OSError():
+            return of_the_machine(error)
+        case KeyboardInterrupt():
+            what = "interrupted by Ctrl-C; what is finished is kept for the next build"
+            return TokenmillError(what, code=code_of(error))
+        case MemoryError():
+            return TokenmillError(
+                "memory",
+                f"the system gave no more to this process ({str(error) or 'for a Python object'}).",
+                "Raise its limit (ulimit -v, or that of the container), or use fewer run.workers and a smaller run.memory_mb_max.",
+                code=code_of(error),
+            )
+    return TokenmillError(str(error) or type(error).__name__, code=code_of(error))
 
 
 _redirected: list[int] = []

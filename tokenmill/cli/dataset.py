@@ -134,10 +134,10 @@ def _verify(asked: argparse.Namespace) -> Answer:
 
     for name, least in (("sample", 0), ("threads", 1)):
         if (given := getattr(asked, name)) is not None and given < least:
-            raise ParamsError(f"--{name}: found {given}; allowed: {least} or more.")
+            raise ParamsError(f"--{name}", f"found {given}; allowed: {least} or more.")
     if asked.source is not None and not asked.source.is_dir():
         raise ParamsError(
-            f"--source: {asked.source}: expected a folder; there is none. Name the folder of the documents."
+            f"--source: {asked.source}", "expected a folder; there is none.", "Name the folder of the documents."
         )
     dataset = _dataset(asked)
     here = Path.cwd() if isinstance(dataset, str) else dataset.absolute().parent

@@ -78,8 +78,10 @@ def _set_up(asked: argparse.Namespace) -> None:
     may_have, _ = resource.getrlimit(resource.RLIMIT_AS)
     if may_have != resource.RLIM_INFINITY and may_have < _ADDRESSES_MIN:
         raise ParamsError(
-            f"memory: this process may have {size(may_have)} of addresses (ulimit -v); Python, its libraries and their threads "
-            f"need {size(_ADDRESSES_MIN)} or more. Raise that limit, and limit memory by run.memory_mb_max.",
+            "memory",
+            f"this process may have {size(may_have)} of addresses (ulimit -v); Python, its libraries and their "
+            f"threads need {size(_ADDRESSES_MIN)} or more.",
+            "Raise that limit, and limit memory by run.memory_mb_max.",
             code="TM110",
         )
     from tokenmill.versioning.dvc_repository import quiet_environment
@@ -121,9 +123,8 @@ def _of_project(error: Exception) -> Exception:
         if path.is_relative_to(package) or _ORCHESTRATORS.search(name):
             break
         if path.parent.name in ("flows", "tasks") and (path.parents[1] / PARAMS_FILE).is_file():
-            words = f"{path}, line {line}: {type(error).__name__}: {error}".rstrip(": ")
-            words += ". This is code of your project. Correct it, or what it reads."
-            own = ProjectCodeError(words.splitlines(), where=str(path))
+            what = f"{type(error).__name__}: {error}".rstrip(": ") + ". This is code of your project."
+            own = ProjectCodeError(f"{path}, line {line}", what.splitlines(), "Correct it, or what it reads.")
             own.__cause__ = error
             return own
     return error

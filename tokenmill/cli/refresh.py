@@ -150,11 +150,11 @@ def times(cron: str, zone: str, now: datetime) -> Iterator[datetime]:
         return iter(CronSim(cron, now.astimezone(ZoneInfo(zone))))
     except CronSimError as error:
         raise ParamsError(
-            f"--cron {cron!r}: {error}. Expected five fields, like 0 2 * * * for every night at two."
+            f"--cron {cron!r}", f"{error}. Expected five fields, like 0 2 * * * for every night at two."
         ) from None
     except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name is a folder of zones, such as Europe
         raise ParamsError(
-            f"--timezone {zone!r}: there is no such time zone; expected one like Europe/Berlin."
+            f"--timezone {zone!r}", "there is no such time zone; expected one like Europe/Berlin."
         ) from None
 
 

@@ -162,7 +162,7 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
     one_source = None if params.sources else params.document_sources()[0]
     for shard in find_shards(Path.cwd(), glob, "--corpus", one_source):
         if language and not shard.kind.has_columns:
-            raise CorpusError(f"--language {language}: {shard.name} has no columns. Omit --language.")
+            raise CorpusError(f"--language {language}", f"{shard.name} has no columns.", "Omit --language.")
         n_bad, source = len(bad), sources.get(_place(shard)) or params.source
         reading = Reading(source.text_column, language, source.text_separator, source.conversations)
         try:
@@ -174,7 +174,7 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
         if bad and not n_bad:
             first = f"{shard.name}, row {bad[0].row}: {bad[0].reason}"
     if not n_read and bad and language:
-        raise CorpusError(f"--language {language}, --corpus {glob!r}: all documents are bad. {first}")
+        raise CorpusError(f"--language {language}, --corpus {glob!r}", f"all documents are bad. {first}")
     if bad:
         say(f"diff: left out {len(bad):,} bad documents; the first: {first}")
     if damaged:
@@ -194,8 +194,9 @@ def _pin(_asked: argparse.Namespace) -> Answer:
     wanted = load_params(path).tokenizer
     if wanted is None:
         raise ParamsError(
-            f"{path}: tokenizer: null, so there is no tokenizer to pin. Name one first, like tokenizer: {{from: ., "
-            "name: tokenizer, version: v1.0.0}."
+            f"{path}: tokenizer",
+            "null, so there is no tokenizer to pin.",
+            "Name one first, like tokenizer: {from: ., name: tokenizer, version: v1.0.0}.",
         )
     before, now = read_pin(path.parent), pin_anew(path.parent, wanted)
     was = "" if before is None else f" (was {before.version or _pinned(before)['from']} {before.digest[:16]})"
@@ -216,6 +217,8 @@ def find_params() -> Path:
         if (folder / ".git").exists():  # folders above are not part of this repository
             break
     raise ParamsError(
-        f"{here}: found no {PARAMS_FILE}, here or above. Go to a project's folder, or make one with `tokenmill init DIR`.",
+        here,
+        f"found no {PARAMS_FILE}, here or above.",
+        "Go to a project's folder, or make one with `tokenmill init DIR`.",
         code="TM105",
     )

@@ -51,7 +51,7 @@ def read_lock(root: Path) -> Lock:
     except FileNotFoundError:
         return Lock()
     except ValidationError as error:
-        raise VersionsError(f"{path}: {first_finding(error)}. Restore it from git.") from None
+        raise VersionsError(path, f"{first_finding(error)}.", "Restore it from git.") from None
 
 
 def write_lock(root: Path, lock: Lock) -> None:
@@ -72,8 +72,9 @@ def pinned(root: Path, asked: TokenizerSource) -> Pin:
     if pin is None or pin.asked != asked:
         found = "nothing" if pin is None else words_for(pin.asked)
         raise VersionsError(
-            f"{LOCK_FILE}: params.yaml asks for {words_for(asked)}, but {found} is pinned. Run `tokenmill build` or "
-            f"`tokenmill pin`, and commit {LOCK_FILE}."
+            LOCK_FILE,
+            f"params.yaml asks for {words_for(asked)}, but {found} is pinned.",
+            f"Run `tokenmill build` or `tokenmill pin`, and commit {LOCK_FILE}.",
         )
     return pin
 

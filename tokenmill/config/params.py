@@ -656,7 +656,8 @@ def load_params(path: Path) -> Params:
         meant = [_meant(detail) for detail in details if detail["type"] == "extra_forbidden"]
         details = [detail for detail in details if detail["type"] != "missing" or detail["loc"] not in meant]
         code = _CODES.get(details[0]["type"], "TM102")
-        raise ParamsError([f"{path}: {_explain(detail)}" for detail in details], code=code) from None
+        errors = [ParamsError(*_explain(detail, path), code=code) for detail in details]
+        raise (errors[0] if len(errors) == 1 else ParamsError("", [str(one) for one in errors], code=code)) from None
 
 
 def _special_tokens(params: dict[str, Any]) -> list[Any] | None:
@@ -680,17 +681,15 @@ def _read_yaml(path: Path) -> Any:
             refuse_password(f"{path}, line {i}", line)
     except OSError as error:
         raise ParamsError(
-            f"{path}: cannot be read: {error.strerror}. Expected a file of parameters there.", code="TM104"
+            path, f"cannot be read: {error.strerror}. Expected a file of parameters there.", code="TM104"
         ) from None
     except UnicodeDecodeError as error:
-        raise ParamsError(f"{path}: not UTF-8 at byte {error.start}. Save it as UTF-8.", code="TM104") from None
+        raise ParamsError(path, f"not UTF-8 at byte {error.start}.", "Save it as UTF-8.", code="TM104") from None
     except YAMLError as error:
         words = f"{error}. Shorten it." if isinstance(error, BoundsError) else mistake(text, error)
-        raise ParamsError(f"{path}: {words}", code="TM104") from None
+        raise ParamsError(path, f"{words}", code="TM104") from None
     if not isinstance(found, dict):
-        raise ParamsError(
-            f"{path}: expected the sections {', '.join(_keys(Params))}; found {found!r:.60}.", code="TM104"
-        )
+        raise ParamsError(path, f"expected the sections {', '.join(_keys(Params))}; found {found!r:.60}.", code="TM104")
     return found
 
 
@@ -708,31 +707,31 @@ def _meant(unknown: Any) -> tuple[Any, ...] | None:
     return (*section, near) if near else None
 
 
-def _explain(detail: Any) -> str:
-    """Explains one error of pydantic in a line."""
+def _explain(detail: Any, path: Path) -> tuple[str, str, str]:
+    """Explains one error of pydantic: where it is, what is wrong, and what to do."""
     parts = [str(part) for part in detail["loc"] if part != "[key]"]  # pydantic marks an error in a key itself so
-    place, limits = ".".join(parts), detail.get("ctx", {})
+    place, limits = ": ".join(filter(None, (str(path), ".".join(parts)))), detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
             allowed = _keys(_section_of(detail["loc"]))
-            hint = did_you_mean(str(detail["loc"][-1]), allowed)
-            return f"{place}: unknown key; allowed: {', '.join(allowed)}.{hint}"
+            return place, f"unknown key; allowed: {', '.join(allowed)}.", did_you_mean(str(detail["loc"][-1]), allowed)
         case "missing" if parts[0] == "sources" and len(parts) > 1:
-            return f"{place}: missing. Add the glob of the source's files, like data/raw/{parts[1]}/**/*."
+            return place, "missing.", f"Add the glob of the source's files, like data/raw/{parts[1]}/**/*."
         case "missing":
             allowed = _choices(detail["loc"])
             if allowed:
-                return f"{place}: missing; allowed: {', '.join(allowed)}. Add it."
-            return f"{place}: missing. Copy its line from the params.yaml of a new project, which explains it."
+                return place, f"missing; allowed: {', '.join(allowed)}.", "Add it."
+            return place, "missing.", "Copy its line from the params.yaml of a new project, which explains it."
         case "value_error":
             message = str(limits["error"])
-            between = (": " if message.startswith("found") else ".") if place else ""
-            return f"{place}{between}{message}."
+            if parts and not message.startswith("found"):
+                return str(path), f"{'.'.join(parts)}.{message}.", ""
+            return place, f"{message}.", ""
         case kind if kind in _ALLOWED:
             allowed_values = _ALLOWED[kind].format(**limits)
         case _:
             allowed_values = detail["msg"].removeprefix("Input should be ")
-    return f"{place}: found {_shown(detail['input'])}; allowed: {allowed_values}."
+    return place, f"found {_shown(detail['input'])}; allowed: {allowed_values}.", ""
 
 
 _CODES = {"extra_forbidden": "TM101", "missing": "TM103"}  # by pydantic's type of error

@@ -82,47 +82,36 @@ class BadInputError(CorpusError):
         self.n = n
         self.first: dict[str, Sequence[Bad]] = listed(first)
         self.is_all = is_all
-        lines, settings = lines_of(first, n, is_all)
+        lines, fix, settings = lines_of(first, n, is_all)
         is_column = bool(settings) and all(one.setting for some in first.values() for one in some)
         if is_column:
-            head = f"{settings}: what it names is missing or of the wrong kind:"
+            where, head = settings, "what it names is missing or of the wrong kind:"
         else:
+            where = ""
             head = f"{'' if is_all else 'at least '}{n:,} documents or files are bad:"
-            lines.append(
-                "Mend them, or set source.on_bad_document or source.on_bad_shard to quarantine, which leaves them out."
-            )
-        code = "TM209" if is_column else "TM210"
-        super().__init__([head, *lines], code=code, fix=remedy_of(lines))
+            fix += "\nMend them, or set source.on_bad_document or source.on_bad_shard to quarantine, which leaves them out."
+        super().__init__(where, [head, *lines], fix, code="TM209" if is_column else "TM210")
 
 
-def lines_of(first: Mapping[str, Sequence[Bad]], n: int, is_all: bool) -> tuple[list[str], str]:
-    """The lines of an error: the first bad documents and files, the number of the others, and how to correct the settings to blame.
-    Also gives these settings."""
+def lines_of(first: Mapping[str, Sequence[Bad]], n: int, is_all: bool) -> tuple[list[str], str, str]:
+    """The lines of an error: the first bad documents and files, and the number of the others. Also gives how to correct the
+    settings to blame, and their names; both are empty if no setting is."""
     named = [one for some in listed(first).values() for one in some]
     lines = [f"  {one}" for one in named]
     if n_more := n - sum(one.n for one in named):
         lines.append(f"  and {'' if is_all else 'at least '}{n_more:,} more")
     settings = " and ".join(dict.fromkeys(one.setting for one in named if one.setting))
-    if settings:
-        others = (
-            ""
-            if settings.startswith("sources.")
-            else " Files with other columns can be a source of their own: see `sources`."
-        )
-        lines.append(
-            f"Set {settings} in params.yaml, {whom(settings)}, to a column that they have, or mend the files.{others}"
-        )
-    return lines, settings
+    if not settings:
+        return lines, "", ""
+    fix = f"Set {settings} in params.yaml, {whom(settings)}, to a column that they have, or mend the files."
+    if not settings.startswith("sources."):
+        fix += " Files with other columns can be a source of their own: see `sources`."
+    return lines, fix, settings
 
 
 def whom(settings: str) -> str:
     """Says to which files `source.KEY` or `sources.NAME.KEY` applies."""
     return f"which holds for all files{' of the source' if settings.startswith('sources.') else ''}"
-
-
-def remedy_of(lines: Sequence[str]) -> str:
-    """The advice in an error: its lines that name no document or file."""
-    return "\n".join(line for line in lines if not line.startswith(" "))
 
 
 def joined(some: Sequence[Bad], one: Bad) -> list[Bad]:

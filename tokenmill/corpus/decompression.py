@@ -101,8 +101,10 @@ class _Streams:
             except lzma.LZMAError as error:
                 if "limit" in str(error):
                     raise CorpusError(
-                        f"{self._name}: run.memory_mb_max leaves too little for its xz dictionary. Raise it, lower run.workers, or "
-                        "compress the file with a smaller one, such as that of `xz -6`.",
+                        self._name,
+                        "run.memory_mb_max leaves too little for its xz dictionary.",
+                        "Raise it, lower run.workers, or compress the file with a smaller one, such as that of `xz "
+                        "-6`.",
                         code="TM206",
                     ) from None
                 raise OSError(str(error)) from None

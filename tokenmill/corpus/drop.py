@@ -159,10 +159,10 @@ def drop_list(root: Path, drop: str | None, has_ids: bool) -> DropList:
     path, name = root / drop, drop
     if not path.is_file():
         raise _error(
-            f"source.drop: {name}", "expected a .csv or .parquet file; found none. Put it there, or set it to null."
+            f"source.drop: {name}", "expected a .csv or .parquet file; found none.", "Put it there, or set it to null."
         )
     if not name.endswith((".csv", ".parquet")):
-        raise _error(f"source.drop: {name}", "expected the suffix .csv or .parquet. Rename the file.")
+        raise _error(f"source.drop: {name}", "expected the suffix .csv or .parquet.", "Rename the file.")
     read_lines = _parquet if name.endswith(".parquet") else _csv
     lines = [_line(name, place, id, digest, reason, has_ids) for place, id, digest, reason in read_lines(path, name)]
     return DropList(lines)
@@ -171,19 +171,19 @@ def drop_list(root: Path, drop: str | None, has_ids: bool) -> DropList:
 def _line(name: str, place: str, id: str | None, digest: str | None, reason: str | None, has_ids: bool) -> DropLine:
     where = f"{name}, {place}"
     if not (reason or "").strip():
-        raise _error(where, "column reason: expected a reason; found none. Write why the document is left out.")
+        raise _error(where, "column reason: expected a reason; found none.", "Write why the document is left out.")
     if not id and not digest:
         raise _error(
-            where, "columns id and digest: expected one of them; found none. Name the document, or delete the line."
+            where, "columns id and digest: expected one of them; found none.", "Name the document, or delete the line."
         )
     if digest and not _SHA256.fullmatch(digest):
         expected = "expected a sha256, 64 hexadecimal digits"
-        raise _error(where, f"column digest: {expected}; found {digest!r:.80}. Correct it.")
+        raise _error(where, f"column digest: {expected}; found {digest!r:.80}.", "Correct it.")
     if id and not has_ids:
         raise _error(
             where,
-            f"column id: found {id!r:.80}, but id_column is null, so documents have no ids. Name the document by its "
-            "digest.",
+            f"column id: found {id!r:.80}, but id_column is null, so documents have no ids.",
+            "Name the document by its digest.",
         )
     assert reason is not None
     return DropLine(place, id or None, bytes.fromhex(digest) if digest else None, reason.strip())
@@ -203,18 +203,19 @@ def _csv(path: Path, name: str) -> Iterator[tuple[str, str | None, str | None, s
             if len(values) != len(columns):
                 raise _error(
                     f"{name}, {place}",
-                    f"expected {len(columns)} values; found {len(values)}. Put a value with a comma in quotes.",
+                    f"expected {len(columns)} values; found {len(values)}.",
+                    "Put a value with a comma in quotes.",
                 )
             row = dict(zip(columns, values, strict=True))
             yield place, row.get("id"), row.get("digest"), row["reason"]
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        words = f"expected UTF-8; found {content[error.start]:#04x}. Save the file as UTF-8."
-        raise _error(f"{name}, line {line}", words) from None
+        what = f"expected UTF-8; found {content[error.start]:#04x}."
+        raise _error(f"{name}, line {line}", what, "Save the file as UTF-8.") from None
     except csv.Error as error:
-        raise _error(f"{name}, line {reader.line_num}", f"expected CSV; {error}. Correct the line.") from None
+        raise _error(f"{name}, line {reader.line_num}", f"expected CSV; {error}.", "Correct the line.") from None
     except OSError as error:
-        raise _error(name, of_the_machine(error)) from None
+        raise _error(*of_the_machine(error).inside(name)) from None
 
 
 def _parquet(path: Path, name: str) -> Iterator[tuple[str, str | None, str | None, str | None]]:
@@ -234,7 +235,7 @@ def _parquet(path: Path, name: str) -> Iterator[tuple[str, str | None, str | Non
                     row += 1
     except (OSError, ValueError, NotImplementedError, pa.ArrowException) as error:
         first = str(error).split("\n", 1)[0]
-        raise _error(name, f"expected a .parquet file with texts; {first}. Make it again.") from None
+        raise _error(name, f"expected a .parquet file with texts; {first}.", "Make it again.") from None
 
 
 def _check_columns(name: str, columns: Sequence[str]) -> None:
@@ -242,8 +243,10 @@ def _check_columns(name: str, columns: Sequence[str]) -> None:
     is_right = "reason" in columns and ("id" in columns or "digest" in columns) and len(set(columns)) == len(columns)
     if unknown or not is_right:
         found = ", ".join(columns) or "none"
-        raise _error(name, f"expected the columns id, digest (or one of them) and reason; found {found}. Rename them.")
+        raise _error(
+            name, f"expected the columns id, digest (or one of them) and reason; found {found}.", "Rename them."
+        )
 
 
-def _error(where: str, words: str) -> CorpusError:
-    return CorpusError(f"{where}: {words}", code="TM211", where=where)
+def _error(where: str, what: str | list[str], fix: str) -> CorpusError:
+    return CorpusError(where, what, fix, code="TM211")

@@ -102,11 +102,12 @@ def read_dropped(path: Path) -> dict[str, list[DroppedDocument]]:
         with parquet_file(path) as file:  # read_table would import pyarrow.dataset
             table = file.read()
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise ValidationError(f"{path}: cannot be read: {error}. Run `tokenmill build --force`.") from None
+        raise ValidationError(path, f"cannot be read: {error}.", "Run `tokenmill build --force`.") from None
     if not table.schema.equals(SCHEMA):
         raise ValidationError(
-            f"{path}: expected the columns {', '.join(SCHEMA.names)}; found {', '.join(table.schema.names)}. "
-            "Run `tokenmill build --force`."
+            path,
+            f"expected the columns {', '.join(SCHEMA.names)}; found {', '.join(table.schema.names)}.",
+            "Run `tokenmill build --force`.",
         )
     for row in table.to_pylist():
         found.setdefault(row.pop("shard"), []).append(DroppedDocument(**row))
@@ -127,8 +128,10 @@ def find_rows(dropped: Mapping[str, Sequence[DroppedDocument]]) -> FindDropped:
             id = None if ids is None else ids[i].as_py()
             if not texts[i].is_valid or (id, text_digests(texts.slice(i, 1))[0].as_py()) != (one.id, one.sha256):
                 raise ValidationError(
-                    f"{DROPPED_FILE}: {shard}: row {one.row}: says that the document {one.id!r} with the sha256 "
-                    f"{one.sha256.hex()[:16]}… is there; another one is. Run `tokenmill build --force`."
+                    f"{DROPPED_FILE}: {shard}: row {one.row}",
+                    f"says that the document {one.id!r} with the sha256 {one.sha256.hex()[:16]}… is there; another "
+                    "one is.",
+                    "Run `tokenmill build --force`.",
                 )
         return some
 

@@ -1,4 +1,4 @@
-"""Messages about globs that match no file, and about files of unknown kind."""
+"""The errors for globs that match no file, and for files of unknown kind."""
 
 import glob as globbing
 import os
@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
 from tokenmill.corpus.kinds import COMPRESSIONS, UNFINISHED, known_suffixes
+from tokenmill.errors import CorpusError
 
 _N_NAMES_SHOWN = 5
 _N_KINDS_SHOWN = 8
 
 
-def strange_files(files: Sequence[tuple[str, str]]) -> str:
-    """The message about files of unknown kind: how many have each suffix, with one example. `files`: each name with the parameter
+def strange_files(files: Sequence[tuple[str, str]]) -> CorpusError:
+    """The error for files of unknown kind: how many have each suffix, with one example. `files`: each name with the parameter
     whose glob matches it."""
     by_suffix: dict[str, list[str]] = {}
     for name, _ in files:
@@ -24,7 +25,7 @@ def strange_files(files: Sequence[tuple[str, str]]) -> str:
         f"{len(some):,} {suffix or 'without a suffix'}, like {min(some)}" for suffix, some in groups[:_N_KINDS_SHOWN]
     ]
     kinds += [f"and {len(groups) - _N_KINDS_SHOWN:,} other kinds"] if len(groups) > _N_KINDS_SHOWN else []
-    what = f"{files[0][0]}: files of this kind" if len(files) == 1 else f"files of these kinds ({'; '.join(kinds)})"
+    what = "files of this kind" if len(files) == 1 else f"files of these kinds ({'; '.join(kinds)})"
     if any(name.lower().endswith(UNFINISHED) for name, _ in files):
         what = f"{what}, of which those in {', '.join(UNFINISHED)} are downloads that have not ended,"
     settings = list(dict.fromkeys(asked for _, asked in files))
@@ -36,31 +37,33 @@ def strange_files(files: Sequence[tuple[str, str]]) -> str:
         if sections
         else ""
     )
-    return (
-        f"{what} cannot be read; expected a name that ends with {known_suffixes()}. {say_it}Otherwise convert {them}, move {them} "
-        f"elsewhere, or make {' and '.join(settings)} narrower."
+    return CorpusError(
+        files[0][0] if len(files) == 1 else "",
+        f"{what} cannot be read; expected a name that ends with {known_suffixes()}.",
+        f"{say_it}Otherwise convert {them}, move {them} elsewhere, or make {' and '.join(settings)} narrower.",
     )
 
 
-def nothing_matches(root: Path, glob: str, asked: str, matched_folder: str | None) -> str:
-    """The message about a glob that matches no file. `matched_folder`: a folder that it matches, if any."""
+def nothing_matches(root: Path, glob: str, asked: str, matched_folder: str | None) -> CorpusError:
+    """The error for a glob that matches no file. `matched_folder`: a folder that it matches, if any."""
     parts = Path(glob).parts
     n_plain = next((i for i, part in enumerate(parts) if globbing.has_magic(part)), max(len(parts) - 1, 0))
     folder = Path(os.path.abspath(root.joinpath(*parts[:n_plain])))  # noqa: PTH100 — as in _name
     exists = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
     missing = "" if exists == folder else ", which is not there"
+    expected = f"expected files that match {glob!r}"
     if matched_folder is not None:
-        return (
-            f"{asked}: expected files that match {glob!r}; found the folder {matched_folder}. "
-            f"{glob.rstrip('/') + '/**/*'!r} matches the files in it, at any depth."
-        )
+        inside = f"{glob.rstrip('/') + '/**/*'!r} matches the files in it, at any depth."
+        return CorpusError(asked, f"{expected}; found the folder {matched_folder}.", inside, code="TM203")
     tracked = next((one for one in (folder, *folder.parents) if Path(f"{one}.dvc").is_file()), None)
     if tracked is not None and not _holds_any(tracked):
-        return f"{asked}: expected files that match {glob!r}; {tracked} is tracked by DVC and not downloaded. Run `dvc pull`."
-    return (
-        f"{asked}: expected files that match {glob!r}; found none in {folder}{missing}. "
-        f"{exists} holds {_listing(exists)}. "
-        f"Put files there, or correct {asked}. They are read if their names end with {known_suffixes()}."
+        what = f"{expected}; {tracked} is tracked by DVC and not downloaded."
+        return CorpusError(asked, what, "Run `dvc pull`.", code="TM203")
+    return CorpusError(
+        asked,
+        f"{expected}; found none in {folder}{missing}. {exists} holds {_listing(exists)}.",
+        f"Put files there, or correct {asked}. They are read if their names end with {known_suffixes()}.",
+        code="TM203",
     )
 
 

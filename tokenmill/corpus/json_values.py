@@ -43,9 +43,9 @@ def as_lines(blocks: Iterator[bytes], is_array: bool, limits: Limits, name: str)
         yield rest.replace(b"\n", b"\r") + b"\n"
     if not cutter.is_at_end:
         whole = "its array" if is_array else "its last object"
-        raise DamagedError(f"{name}: the file is damaged or truncated: {whole} has no end. Copy or make it again.")
+        raise DamagedError(name, f"the file is damaged or truncated: {whole} has no end.", "Copy or make it again.")
     if rest and is_array:
-        raise DamagedError(f"{name}: expected nothing behind the array; found {rest[:20]!r}. Delete it.")
+        raise DamagedError(name, f"expected nothing behind the array; found {rest[:20]!r}.", "Delete it.")
 
 
 class _Cutter:

@@ -140,4 +140,4 @@ def _decoder(shard: Shard, keys: Sequence[Key], kinds: Sequence[Any]) -> Callabl
         return msgspec.json.Decoder(msgspec.defstruct("Document", fields, rename=names, gc=False, kw_only=True)).decode
     except ValueError as error:
         params = ", ".join(dict.fromkeys(f"{shard.section}.{key.param}" for key in keys))
-        raise CorpusError(f"{params}: {error}. Rename the key in the files.") from None
+        raise CorpusError(params, f"{error}.", "Rename the key in the files.") from None

@@ -32,8 +32,10 @@ class Limits:
         """Raises CorpusError if a document, or a part of one, with this many bytes is too long."""
         if self.document_bytes_max is not None and n_bytes > self.document_bytes_max:
             raise CorpusError(
-                f"{where}: the document is longer than {self.document_bytes_max:,} bytes, the most that run.memory_mb_max leaves "
-                "to a worker for one. Raise run.memory_mb_max, lower run.workers, or cut the document.",
+                where,
+                f"the document is longer than {self.document_bytes_max:,} bytes, the most that run.memory_mb_max "
+                "leaves to a worker for one.",
+                "Raise run.memory_mb_max, lower run.workers, or cut the document.",
                 code="TM206",
             )
 
@@ -43,8 +45,10 @@ class Limits:
         n_bytes_max = None if self.block_bytes_max is None else self.block_bytes_max * n_blocks
         if n_bytes_max is not None and n_bytes > n_bytes_max:
             raise CorpusError(
+                "",
                 f"{where} has {n_bytes:,} bytes and has to be loaded whole; run.memory_mb_max leaves {n_bytes_max:,} "
-                f"bytes to a worker for that. Raise run.memory_mb_max, lower run.workers, or {remedy}.",
+                "bytes to a worker for that.",
+                f"Raise run.memory_mb_max, lower run.workers, or {remedy}.",
                 code="TM206",
             )
 

@@ -32,7 +32,7 @@ def find_objects(glob: str, asked: str, listings: dict[str, list[StoredObject]])
         if names[:n_plain] == parts[:n_plain] and matches(names[n_plain:], parts[n_plain:]):
             found.append(one)
     if not found:
-        raise CorpusError(_nothing_matches(glob, asked, folder, listed), code="TM203")
+        raise _nothing_matches(glob, asked, folder, listed)
     return found
 
 
@@ -93,14 +93,16 @@ def _matches(name: str, part: str) -> bool:
     return fnmatch.fnmatchcase(name, part) and (part.startswith(".") or not name.startswith("."))
 
 
-def _nothing_matches(glob: str, asked: str, folder: str, listed: Sequence[StoredObject]) -> str:
+def _nothing_matches(glob: str, asked: str, folder: str, listed: Sequence[StoredObject]) -> CorpusError:
     if folder + "/" + place(glob).key.rpartition("/")[2] == glob and any(
         one.url.startswith(f"{glob}/") for one in listed
     ):
-        return f"{asked}: expected objects that match {glob!r}; found a folder. '{glob}/**/*' matches what is in it, at any depth."
+        inside = f"'{glob}/**/*' matches what is in it, at any depth."
+        return CorpusError(asked, f"expected objects that match {glob!r}; found a folder.", inside, code="TM203")
     below = sorted({one.url[len(folder) + 1 :].split("/")[0] for one in listed})
     more = f" and {len(below) - _N_NAMES_SHOWN} more" if len(below) > _N_NAMES_SHOWN else ""
     there = (
         f"{folder}/ holds {', '.join(below[:_N_NAMES_SHOWN])}{more}" if below else f"there is nothing below {folder}/"
     )
-    return f"{asked}: expected objects that match {glob!r}; found none: {there}. Correct {asked}, or put objects there."
+    what = f"expected objects that match {glob!r}; found none: {there}."
+    return CorpusError(asked, what, f"Correct {asked}, or put objects there.", code="TM203")

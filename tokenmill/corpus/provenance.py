@@ -114,11 +114,12 @@ def read_provenance(path: Path) -> Provenance:
         return msgspec.json.decode(read(path), type=Provenance)
     except FileNotFoundError:
         raise CountsError(
-            f"{path}: missing; an older tokenmill counted, or nothing was counted for a tokenizer that is taken. Run "
-            "`tokenmill build --only count`."
+            path,
+            "missing; an older tokenmill counted, or nothing was counted for a tokenizer that is taken.",
+            "Run `tokenmill build --only count`.",
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CountsError(f"{path}: {error}. Delete the file and run `tokenmill build`.") from None
+        raise CountsError(path, f"{error}.", "Delete the file and run `tokenmill build`.") from None
 
 
 def _hash(text: str) -> str:

@@ -201,7 +201,9 @@ def check_limit(units: Sequence[Unit], left: Sequence[LeftOut], n_documents: int
         damaged = [(unit, one) for unit, some in zip(units, left, strict=True) for one in some.first if one.row is None]
         shown = [f"  {_shard(unit, one)}: {one.reason}" for unit, one in damaged[:_N_SHOWN]]
         raise CorpusError(
-            ["no documents are left, because shards are damaged:", *shown, "Mend or replace them."],
+            "",
+            ["no documents are left, because shards are damaged:", *shown],
+            "Mend or replace them.",
             code="TM208",
         )
     allowed = source.bad_documents_max
@@ -212,11 +214,12 @@ def check_limit(units: Sequence[Unit], left: Sequence[LeftOut], n_documents: int
     first = [(unit, one) for unit, some in zip(units, left, strict=True) for one in some.first if one.row is not None]
     shown = [f"  {_where(unit, one)}: {one.reason}" for unit, one in first[:_N_SHOWN]]
     raise CorpusError(
+        "",
         [
             f"{n_bad:,} of {n_bad + n_documents:,} documents are bad; source.bad_documents_max allows {most}. The first:",
             *shown,
-            "Mend them, or raise source.bad_documents_max.",
         ],
+        "Mend them, or raise source.bad_documents_max.",
         code="TM208",
     )
 

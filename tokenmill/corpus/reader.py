@@ -120,14 +120,17 @@ def read_batches(
             raise unreadable(f"{shard.name}: {shard.path}", error) from None
         if _TOO_LARGE_A_WINDOW in str(error):
             raise later_window(shard.name) from None
-        reason = f"the file is damaged or truncated: {_first_line(error)}. Copy or make it again."
+        what, fix = f"the file is damaged or truncated: {_first_line(error)}.", "Copy or make it again."
         if any(word in str(error) for word in _NOT_COMPRESSED):
-            reason = f"the file is damaged, or not compressed as its name says: {_first_line(error)}. Copy, make or rename it."
-        raise DamagedError(f"{shard.name}: {reason}") from None
+            what = f"the file is damaged, or not compressed as its name says: {_first_line(error)}."
+            fix = "Copy, make or rename it."
+        raise DamagedError(shard.name, what, fix) from None
     except (pa.ArrowException, NotImplementedError) as error:
         raise DamagedError(
-            f"{shard.name}: expected a whole {shard.kind.suffix} file; it is damaged, truncated or of another kind: "
-            f"{_first_line(error)}. Copy or make it again."
+            shard.name,
+            f"expected a whole {shard.kind.suffix} file; it is damaged, truncated or of another kind: "
+            f"{_first_line(error)}.",
+            "Copy or make it again.",
         ) from None
 
 
@@ -137,14 +140,16 @@ def _refuse_equal_columns(section: str, reading: Reading) -> None:
         named = {"messages_column": conversations.column or "", "tools_column": conversations.tools_column or ""}
         if named["messages_column"] and len(set(named.values())) == 1:
             raise CorpusError(
-                f"{section}.messages_column and {section}.tools_column: both are {conversations.column!r}. Set tools_column to "
-                "null, or to the column that holds the tools."
+                f"{section}.messages_column and {section}.tools_column",
+                f"both are {conversations.column!r}.",
+                "Set tools_column to null, or to the column that holds the tools.",
             )
     for param, column in named.items():
         if column == reading.id_column:
             raise CorpusError(
-                f"{section}.{param} and {section}.id_column: both are {column!r}. Set id_column to null (ids are then rows), "
-                "or to the column that holds the ids."
+                f"{section}.{param} and {section}.id_column",
+                f"both are {column!r}.",
+                "Set id_column to null (ids are then rows), or to the column that holds the ids.",
             )
 
 
@@ -193,7 +198,7 @@ def _checked(shard: Shard, reading: Reading, found: Columns, row: int, may_be_ba
     if not may_be_bad:
         first = min(faults)
         raise CorpusError(
-            f"{shard.name}, row {row + first}: {faults[first].words}. {faults[first].advice}", code="TM201"
+            f"{shard.name}, row {row + first}", f"{faults[first].words}.", faults[first].advice, code="TM201"
         )
     raw = (found.texts if found.messages is None else found.messages).cast(pa.large_binary())
     known = {one.row: one for one in found.bad if one.row is not None}

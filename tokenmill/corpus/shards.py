@@ -44,7 +44,7 @@ class Shard:
         manifest."""
         found = kind_of(self.name, None if self.source is None else self.source.format)
         if found is None:
-            raise CorpusError(f"{self.name}: expected a name that ends with {known_suffixes()}. Correct it.")
+            raise CorpusError(self.name, f"expected a name that ends with {known_suffixes()}.", "Correct it.")
         return found
 
     @property
@@ -138,14 +138,14 @@ def whole(found: Sequence[MatchedFiles]) -> list[Shard]:
     """All shards, in order. Raises one CorpusError for all files that are of unknown kind or cannot be read."""
     wrong = [error for one in found for error in one.wrong]
     if strange := [pair for one in found for pair in one.strange]:
-        wrong.append(CorpusError(strange_files(strange)))
+        wrong.append(strange_files(strange))
     if len(wrong) == 1:
         raise wrong[0]
     if wrong:
         n_more = len(wrong) - _N_ERRORS_SHOWN
         more = [f"  and {n_more:,} more"] if n_more > 0 else []
         shown = [f"  {error}" for error in wrong[:_N_ERRORS_SHOWN]]
-        raise CorpusError(["the files that documents are read from:", *shown, *more])
+        raise CorpusError("", ["the files that documents are read from:", *shown, *more])
     return [shard for one in found for shard in one.shards]
 
 
@@ -159,7 +159,9 @@ def _objects(glob: str, asked: str, listings: dict[str, list[StoredObject]]) -> 
     found = [one for one in found if not _is_left_out(one.url.rpartition("/")[2])]
     if not found:
         raise CorpusError(
-            f"{asked}: expected objects that match {glob!r}; found only empty ones that mark folders, hidden and unfinished ones. "
+            asked,
+            f"expected objects that match {glob!r}; found only empty ones that mark folders, hidden and unfinished "
+            "ones.",
             f"Correct {asked}, or put objects there.",
             code="TM203",
         )
@@ -183,16 +185,17 @@ def _matches(base: str, glob: str, asked: str) -> set[str]:
             away = next((os.path.join(*path[:2]) for path in _paths(base, "", PurePath(f"{glob}.dvc").parts)), None)  # noqa: PTH118
     except OSError as error:
         raise CorpusError(
-            f"{error.filename}: cannot be listed: {error.strerror}. Check the folder and its permissions."
+            error.filename, f"cannot be listed: {error.strerror}.", "Check the folder and its permissions."
         ) from None
     if away is not None:
         raise PointerError(
-            f"{away}: its file or folder, {PurePath(away).name.removesuffix('.dvc')}, is not there. DVC keeps it: run `dvc pull`, "
-            "or delete the .dvc file."
+            away,
+            f"its file or folder, {PurePath(away).name.removesuffix('.dvc')}, is not there.",
+            "DVC keeps it: run `dvc pull`, or delete the .dvc file.",
         )
     if not names:
         folder = min((name for name, is_folder in found if is_folder and "**" not in glob), default=None)
-        raise CorpusError(nothing_matches(Path(base), glob, asked, folder), code="TM203")
+        raise nothing_matches(Path(base), glob, asked, folder)
     return names
 
 
@@ -258,16 +261,16 @@ def _name(base: str, folder: str) -> str:
 def _shard(root: Path, name: str, source: DocumentSource | None) -> Shard:
     path = root / name
     if not name.isascii() and name != name.encode(errors="ignore").decode():
-        raise CorpusError(f"{name!r}: the file's name is not valid UTF-8. Rename the file.")
+        raise CorpusError(f"{name!r}", "the file's name is not valid UTF-8.", "Rename the file.")
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
-            raise CorpusError(f"{name}: is a FIFO, a socket or a device; expected a file. Remove it.")
+            raise CorpusError(name, "is a FIFO, a socket or a device; expected a file.", "Remove it.")
         return Shard(path, name, found.st_size, source)
     except OSError as error:
         target = str(path.readlink()) if path.is_symlink() else ""
         place = f"{name} (a link to {target})" if target else name
         restore = how_to_restore(target)
         raise CorpusError(
-            f"{place}: cannot be read: {error.strerror}. Restore the file (`{restore}`), or remove it."
+            place, f"cannot be read: {error.strerror}.", f"Restore the file (`{restore}`), or remove it."
         ) from None

@@ -28,9 +28,10 @@ def find_documents(root: Path, params: Params) -> list[Shard]:
             other = found.get(shard.name)
             if other is not None and other.source is not None:
                 raise ParamsError(
-                    f"sources: {shard.name} is matched by {other.source.section}.glob and by {source.section}.glob; allowed: one "
-                    "source for a shard. Make one of the globs narrower.",
-                    where="sources",
+                    "sources",
+                    f"{shard.name} is matched by {other.source.section}.glob and by {source.section}.glob; allowed: one source for "
+                    "a shard.",
+                    "Make one of the globs narrower.",
                 )
             found[shard.name] = shard
     whole(looked)

@@ -208,8 +208,9 @@ def _look(shard: Shard, unit_bytes_max: int, stopped: Callable[[], bool]) -> _Cu
             file.seek(0)
             if n_bytes != shard.n_bytes:
                 raise CorpusError(
-                    f"{shard.path}: has {n_bytes:,} bytes, and had {shard.n_bytes:,} when the build began. Run `tokenmill build` "
-                    "again when it is at rest.",
+                    str(shard.path),
+                    f"has {n_bytes:,} bytes, and had {shard.n_bytes:,} when the build began.",
+                    "Run `tokenmill build` again when it is at rest.",
                     code="TM207",
                 )
             if n_bytes <= POINTER_BYTES_MAX:
@@ -281,18 +282,23 @@ def _refuse_clashes(units: Sequence[Unit]) -> None:
         other = by_output.setdefault(unit.output, unit)
         if other is not unit:
             raise CorpusError(
-                f"{unit.pieces[0].shard.section}.glob: {other.pieces[0].shard.name} and {unit.pieces[0].shard.name} would both be "
-                f"encoded into {unit.output}. Rename one of them."
+                f"{unit.pieces[0].shard.section}.glob",
+                f"{other.pieces[0].shard.name} and {unit.pieces[0].shard.name} would both be encoded into "
+                f"{unit.output}.",
+                "Rename one of them.",
             )
         if (n_bytes := max(len(os.fsencode(part)) for part in unit.output.split("/"))) > _NAME_BYTES_MAX:
             raise CorpusError(
-                f"{unit.pieces[0].shard.name}: would be encoded into a file with a name of {n_bytes} bytes; allowed: "
-                f"{_NAME_BYTES_MAX}. Give it a shorter name."
+                unit.pieces[0].shard.name,
+                f"would be encoded into a file with a name of {n_bytes} bytes; allowed: {_NAME_BYTES_MAX}.",
+                "Give it a shorter name.",
             )
     for output, unit in by_output.items():
         for folder in map(str, PurePosixPath(output).parents):
             if folder in by_output:
                 raise CorpusError(
-                    f"{unit.pieces[0].shard.name}: would be encoded into the folder {folder}, but "
-                    f"{by_output[folder].pieces[0].shard.name} would be encoded into a file of that name. Rename one of them."
+                    unit.pieces[0].shard.name,
+                    f"would be encoded into the folder {folder}, but {by_output[folder].pieces[0].shard.name} would "
+                    "be encoded into a file of that name.",
+                    "Rename one of them.",
                 )

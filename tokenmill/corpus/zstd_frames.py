@@ -39,9 +39,10 @@ def large_window(name: str, header: bytes, memory_bytes_max: int | None) -> int 
         return LOG_MAX
     if n_bytes > memory_bytes_max:
         raise CorpusError(
-            f"{name}: its zstd window is {n_bytes / 1e6:,.0f} MB; run.memory_mb_max leaves {memory_bytes_max / 1e6:,.0f} MB to a "
-            "worker for it. The file is not damaged. Raise run.memory_mb_max, lower run.workers, or make the window smaller: "
-            f"{_again(name, log)}.",
+            name,
+            f"its zstd window is {n_bytes / 1000000.0:,.0f} MB; run.memory_mb_max leaves "
+            f"{memory_bytes_max / 1000000.0:,.0f} MB to a worker for it. The file is not damaged.",
+            f"Raise run.memory_mb_max, lower run.workers, or make the window smaller: {_again(name, log)}.",
             code="TM206",
         )
     return min(max(log, memory_bytes_max.bit_length() - 1), LOG_MAX)
@@ -50,8 +51,9 @@ def large_window(name: str, header: bytes, memory_bytes_max: int | None) -> int 
 def later_window(name: str) -> CorpusError:
     """The error for a later frame with a larger window than the first."""
     return CorpusError(
-        f"{name}: one of its zstd frames has a larger window than the first. The file is not damaged. Make it one frame: "
-        f"{_again(name, LOG_MAX)}.",
+        name,
+        "one of its zstd frames has a larger window than the first. The file is not damaged.",
+        f"Make it one frame: {_again(name, LOG_MAX)}.",
         code="TM206",
     )
 

@@ -192,7 +192,7 @@ def open_parquet(path: Path) -> Any:
         return parquet_file(path)
     except FileNotFoundError:
         raise CountsError(
-            f"{path.absolute()}: there is no such file. Run the count stage: `tokenmill build`."
+            path.absolute(), "there is no such file.", "Run the count stage: `tokenmill build`."
         ) from None
     except (OSError, pa.ArrowException) as error:
         raise damaged(path, error) from None
@@ -208,4 +208,4 @@ def _read_group(file: Any, i: int, path: Path) -> pa.Table:
 def damaged(path: Path, error: Exception) -> CountsError:
     """The error for a file that is not readable as Parquet."""
     problem = str(error).splitlines()[0].rstrip(".")
-    return CountsError(f"{path}: not readable as Parquet: {problem}. Delete the file and run `tokenmill build`.")
+    return CountsError(path, f"not readable as Parquet: {problem}.", "Delete the file and run `tokenmill build`.")

@@ -96,15 +96,15 @@ def check_schema(table: pa.Table, place: str) -> None:
         raise TypeError(f"expected a pyarrow.Table of counts; found {type(table).__name__}.")
     names = table.schema.names
     if names != SCHEMA.names:
-        raise CountsError(f"{place}: found the columns {names}, expected {SCHEMA.names}. Count again.")
+        raise CountsError(place, f"found the columns {names}, expected {SCHEMA.names}.", "Count again.")
     allowed = {"pretoken": (pa.binary(), pa.large_binary()), "count": (pa.uint64(),)}
     for name, kinds in allowed.items():
         if table.schema.field(name).type not in kinds:
             found = table.schema.field(name).type
-            raise CountsError(f'{place}: column "{name}" is {found}, expected {kinds[0]}. Count again.')
+            raise CountsError(place, f'column "{name}" is {found}, expected {kinds[0]}.', "Count again.")
         if table[name].null_count:
             raise CountsError(
-                f'{place}: column "{name}" has {table[name].null_count} nulls, expected none. Count again.'
+                place, f'column "{name}" has {table[name].null_count} nulls, expected none.', "Count again."
             )
 
 
@@ -116,13 +116,14 @@ def _check_rows(table: pa.Table, place: str) -> None:
     if wrong >= 0:
         one, other = pretokens[wrong].as_py(), pretokens[wrong + 1].as_py()
         raise CountsError(
-            f"{place}: row {wrong + 1}: pre-token {other!r:.80} stands after {one!r:.80}; expected them sorted, each once. "
-            "Delete the file and run `tokenmill build`."
+            f"{place}: row {wrong + 1}",
+            f"pre-token {other!r:.80} stands after {one!r:.80}; expected them sorted, each once.",
+            "Delete the file and run `tokenmill build`.",
         )
     zero = pc.index(table["count"], pa.scalar(0, pa.uint64())).as_py()
     if zero >= 0:
         raise CountsError(
-            f"{place}: row {zero}: count is 0, expected 1 or more. Delete the file and run `tokenmill build`."
+            f"{place}: row {zero}", "count is 0, expected 1 or more.", "Delete the file and run `tokenmill build`."
         )
 
 

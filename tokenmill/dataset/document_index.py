@@ -239,9 +239,9 @@ def read_index(path: Path, filters: Any = None, columns: list[str] | None = None
     try:
         return read_table(path, filters=filters, columns=columns, partitioning=None)
     except FileNotFoundError:
-        raise ValidationError(f"{path}: missing. Run `tokenmill build` to make the document index.") from None
+        raise ValidationError(path, "missing.", "Run `tokenmill build` to make the document index.") from None
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise ValidationError(f"{path}: cannot be read: {error}. Run `tokenmill build --force`.") from None
+        raise ValidationError(path, f"cannot be read: {error}.", "Run `tokenmill build --force`.") from None
 
 
 def _id(has_names: bool) -> pa.Field:

@@ -66,7 +66,7 @@ class GroupKeys:
     def _read(self, piece: int) -> Iterator[Batch]:
         one, source = self._unit.pieces[piece], self._unit.source
         if not one.shard.kind.has_columns:
-            raise CorpusError(f"{one.shard.name}: a file of plain text has no column {self._column!r}. {_ADVICE}")
+            raise CorpusError(one.shard.name, f"a file of plain text has no column {self._column!r}.", _ADVICE)
         reading = replace(source.reading, id_column=self._column)
         try:  # a missing group is reported when it is needed; other bad documents are left out anyway
             yield from read_batches(one.shard, reading, one.part, self._found_bad, self._limits)
@@ -81,8 +81,9 @@ class GroupKeys:
 
     def _missing(self, row: int) -> CorpusError:
         return CorpusError(
-            f"{self._unit.pieces[self._piece].shard.name}, row {row}: column {self._column!r}: expected the document's group, a "
-            f"string or an integer; found none. {_ADVICE}"
+            f"{self._unit.pieces[self._piece].shard.name}, row {row}: column {self._column!r}",
+            "expected the document's group, a string or an integer; found none.",
+            _ADVICE,
         )
 
 

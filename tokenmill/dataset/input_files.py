@@ -70,7 +70,9 @@ def parts_of(
     if len(starts) < len(rows):
         line = first_lines[len(starts)]
         raise ValidationError(
-            f"{shard.name}: the manifest says that a part begins at line {line}; the file has fewer lines. Run `tokenmill build`."
+            shard.name,
+            f"the manifest says that a part begins at line {line}; the file has fewer lines.",
+            "Run `tokenmill build`.",
         )
     spans = pairwise([*starts, at])
     return sha256, [
@@ -83,12 +85,14 @@ def _row_groups(shard: Shard, rows: Sequence[InputRows]) -> list[ShardRange]:
     try:
         metadata = read_metadata(shard)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise ValidationError(f"{shard.name}: cannot be read: {error}. Copy or make it again.") from None
+        raise ValidationError(shard.name, f"cannot be read: {error}.", "Copy or make it again.") from None
     n_rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
     groups = {int(row): i for i, row in reversed(list(enumerate(np.cumsum([0, *n_rows]))))}
     if odd := [one.first_row for one in rows if one.first_row not in groups]:
         raise ValidationError(
-            f"{shard.name}: the manifest says that a part begins at row {odd[0]}; no row group does. Run `tokenmill build`."
+            shard.name,
+            f"the manifest says that a part begins at row {odd[0]}; no row group does.",
+            "Run `tokenmill build`.",
         )
     starts = [groups[one.first_row] for one in rows]
     sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]

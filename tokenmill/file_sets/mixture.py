@@ -44,7 +44,7 @@ def _epochs_of_budget(name: str, tokens: int, units: Sequence[EncodedUnit], choi
     try:
         return epochs_of_budget(np.concatenate(lengths), np.concatenate(keys), tokens, name)
     except ValueError as error:
-        raise ParamsError(f"sources.{name}.tokens: {error} Add documents, or remove the source.") from None
+        raise ParamsError(f"sources.{name}.tokens", f"{error} Add documents, or remove the source.") from None
 
 
 def blends_of(sets: Sequence[FileSet]) -> dict[str, str]:

@@ -36,20 +36,20 @@ def read_arrow_file(path: Path, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The record batches of a file, mapped into memory. Raises ValidationError if it is not such a file, or has other columns."""
     found = map_file(path)
     if found[-len(_END) :].tobytes() != _END:
-        raise ValidationError(f"{path}: it is cut off, or no stream of Arrow. {REBUILD}")
+        raise ValidationError(path, "it is cut off, or no stream of Arrow.", REBUILD)
     try:
         source = pa.BufferReader(pa.py_buffer(found))
         with pa.ipc.open_stream(source) as reader:
             if not reader.schema.equals(columns):
                 raise ValidationError(
-                    f"{path}: expected the columns {named(columns)}; found {named(reader.schema)}. {REBUILD}"
+                    path, f"expected the columns {named(columns)}; found {named(reader.schema)}.", REBUILD
                 )
             for batch in reader:
                 batch.validate(full=True)
                 if any(column.null_count for column in batch.columns):
-                    raise ValidationError(f"{path}: expected no nulls; found some. {REBUILD}")
+                    raise ValidationError(path, "expected no nulls; found some.", REBUILD)
                 yield batch
             if source.tell() != found.size:
-                raise ValidationError(f"{path}: expected {source.tell():,} bytes; found {found.size:,}. {REBUILD}")
+                raise ValidationError(path, f"expected {source.tell():,} bytes; found {found.size:,}.", REBUILD)
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
-        raise ValidationError(f"{path}: cannot be read: {error}. {REBUILD}") from None
+        raise ValidationError(path, f"cannot be read: {error}.", REBUILD) from None

@@ -67,28 +67,30 @@ def _flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
     ends = np.append(np.int64(0), whole_values(index, "<u8").view("<i8"))
     falls = np.flatnonzero(np.diff(ends) < 0)
     if falls.size:
-        raise ValidationError(f"{index}: item {falls[0]:,} ends before it begins. {REBUILD}")
+        raise ValidationError(index, f"item {falls[0]:,} ends before it begins.", REBUILD)
     if ends[-1] != ids.size:
-        raise ValidationError(f"{path}: expected {ends[-1]:,} ids, as {index.name} says; found {ids.size:,}. {REBUILD}")
+        raise ValidationError(path, f"expected {ends[-1]:,} ids, as {index.name} says; found {ids.size:,}.", REBUILD)
     _, starts = read_sidecar(folder, stem, shape)
     if starts is None:
         return [Flat(ids, ends)]
     n_segments = starts.offsets.to_numpy().astype(np.int64)
     if n_segments[-1] != ends.size - 1:
         raise ValidationError(
-            f"{index}: expected {n_segments[-1]:,} segments, as {stem}{STARTS_SUFFIX} says; found {ends.size - 1:,}. {REBUILD}"
+            index,
+            f"expected {n_segments[-1]:,} segments, as {stem}{STARTS_SUFFIX} says; found {ends.size - 1:,}.",
+            REBUILD,
         )
     flat = Flat(ids, ends[n_segments], starts)
     check_segments(flat, shape, index)
     if not np.array_equal(segment_ends(flat), ends[1:]):
-        raise ValidationError(f"{index}: its ends are not those of {stem}{STARTS_SUFFIX}. {REBUILD}")
+        raise ValidationError(index, f"its ends are not those of {stem}{STARTS_SUFFIX}.", REBUILD)
     return [flat]
 
 
 def _check_metadata(path: Path, expected: str) -> None:
     found = map_file(path).tobytes().decode("utf-8", "replace")
     if found != expected:
-        raise ValidationError(f"{path}: expected {expected!r}; found {found[:200]!r}. {REBUILD}")
+        raise ValidationError(path, f"expected {expected!r}; found {found[:200]!r}.", REBUILD)
 
 
 def _metadata(shape: Shape, n_tokens: int) -> str:

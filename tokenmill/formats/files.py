@@ -57,7 +57,7 @@ def map_file(path: Path) -> npt.NDArray[np.uint8]:
                 return np.empty(0, np.uint8)
             return np.memmap(file, dtype=np.uint8, mode="r").view(np.ndarray)
     except FileNotFoundError:
-        raise ValidationError(f"{path}: is missing. {REBUILD}") from None
+        raise ValidationError(path, "is missing.", REBUILD) from None
 
 
 def values(found: npt.NDArray[np.uint8], type: npt.DTypeLike, start: int, n_values: int) -> npt.NDArray[Any]:
@@ -70,7 +70,7 @@ def whole_values(path: Path, type: npt.DTypeLike) -> npt.NDArray[Any]:
     found = map_file(path)
     if found.size % np.dtype(type).itemsize:
         raise ValidationError(
-            f"{path}: expected values of {np.dtype(type).itemsize} bytes each; found {found.size:,} bytes. {REBUILD}"
+            path, f"expected values of {np.dtype(type).itemsize} bytes each; found {found.size:,} bytes.", REBUILD
         )
     return found.view(type)
 

@@ -59,15 +59,15 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
         table = read_table(path, partitioning=None).combine_chunks()
         table.validate(full=True)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise ValidationError(f"{path}: cannot be read: {error}. Run `tokenmill build --force`.") from None
+        raise ValidationError(path, f"cannot be read: {error}.", "Run `tokenmill build --force`.") from None
     if not table.schema.equals(SCHEMA):
         raise ValidationError(
-            f"{path}: expected the columns {', '.join(SCHEMA.names)}, each int64; found {table.schema.names}."
+            path, f"expected the columns {', '.join(SCHEMA.names)}, each int64; found {table.schema.names}."
         )
     sequence = table["sequence"].to_numpy()
     steps = np.diff(sequence, prepend=-1)
     if (len(sequence) and not ((steps == 0) | (steps == 1)).all()) or (len(sequence) and sequence[0] != 0):
-        raise ValidationError(f"{path}: sequence: expected numbers from 0 that rise by 1; found others.")
+        raise ValidationError(f"{path}: sequence", "expected numbers from 0 that rise by 1; found others.")
     starts = np.flatnonzero(steps == 1)
     offsets = pa.array(np.append(starts, len(sequence)).astype(np.int32))
     columns = [

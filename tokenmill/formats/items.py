@@ -45,8 +45,9 @@ def checked(batch: pa.RecordBatch, shape: Shape, place: Path, n_before: int) -> 
             raise ValueError("a value is null")
     except (pa.ArrowInvalid, ValueError) as error:
         raise ValidationError(
-            f"{place}: items from {n_before:,}: expected the columns {named(shape.schema)}, without nulls; found "
-            f"{named(batch.schema)}: {error}. {_NOT_WRITTEN}"
+            place,
+            f"items from {n_before:,}: expected the columns {named(shape.schema)}, without nulls; found "
+            f"{named(batch.schema)}: {error}. {_NOT_WRITTEN}",
         ) from None
     check_items(batch, shape, place, n_before, _NOT_WRITTEN)
     return batch
@@ -93,14 +94,15 @@ def check_beside(
             row = int(np.argmax(np.diff(own) != np.diff(offsets)))
             expected, n_found = np.diff(offsets)[row], np.diff(own)[row]
             raise ValidationError(
-                f"{place}: item {n_before + row:,}: expected {expected:,} values of {name}, one for each id; found {n_found:,}. "
-                f"{fix}"
+                place,
+                f"item {n_before + row:,}: expected {expected:,} values of {name}, one for each id; found {n_found:,}.",
+                fix,
             )
         if name == "loss_mask" and found.size and (found.view(np.uint8) > 1).any():
             at = int(np.argmax(found.view(np.uint8) > 1))
             row = int(np.searchsorted(offsets, at, side="right")) - 1
             raise ValidationError(
-                f"{place}: item {n_before + row:,}: loss_mask: expected 0 or 1; found {found[at]}. {fix}"
+                place, f"item {n_before + row:,}: loss_mask: expected 0 or 1; found {found[at]}.", fix
             )
 
 
@@ -112,7 +114,9 @@ def check_ids(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix: str
     at = int(np.argmax(ids > shape.id_max))
     item = n_before + int(np.searchsorted(flat.offsets, at, side="right")) - 1
     raise ValidationError(
-        f"{place}: item {item:,}: expected ids of 0 to {shape.id_max}, the tokenizer's largest; found {flat.ids[at]}. {fix}"
+        place,
+        f"item {item:,}: expected ids of 0 to {shape.id_max}, the tokenizer's largest; found {flat.ids[at]}.",
+        fix,
     )
 
 
@@ -124,28 +128,32 @@ def check_segments(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix
     assert flat.starts is not None
     lengths = np.diff(flat.offsets)
     if len(flat.starts) != len(lengths):
-        raise ValidationError(
-            f"{place}: expected starts of {len(lengths):,} sequences; found {len(flat.starts):,}. {fix}"
-        )
+        raise ValidationError(place, f"expected starts of {len(lengths):,} sequences; found {len(flat.starts):,}.", fix)
     wrong = (lengths < 1) | (lengths > shape.length)
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValidationError(
-            f"{place}: item {n_before + row:,}: expected a sequence of 1 to {shape.length:,} tokens; found {lengths[row]:,}. {fix}"
+            place,
+            f"item {n_before + row:,}: expected a sequence of 1 to {shape.length:,} tokens; found {lengths[row]:,}.",
+            fix,
         )
     first = first_wrong_starts(flat.starts, lengths)
     if first is not None:
         raise ValidationError(
-            f"{place}: item {n_before + first:,}: expected starts that begin with 0 and rise within its {lengths[first]:,} "
-            f"tokens; found {flat.starts[first].as_py()[:8]}. {fix}"
+            place,
+            f"item {n_before + first:,}: expected starts that begin with 0 and rise within its {lengths[first]:,} "
+            f"tokens; found {flat.starts[first].as_py()[:8]}.",
+            fix,
         )
     if flat.loss_mask is not None:
         at = segment_places(flat)
         if flat.loss_mask[at].any():
             first = int(np.searchsorted(flat.offsets, at[np.argmax(flat.loss_mask[at] != 0)], side="right")) - 1
             raise ValidationError(
-                f"{place}: item {n_before + first:,}: loss_mask: expected 0 at each start, where no token before is of the same "
-                f"document; found 1. {fix}"
+                place,
+                f"item {n_before + first:,}: loss_mask: expected 0 at each start, where no token before is of the "
+                "same document; found 1.",
+                fix,
             )
 
 

@@ -61,7 +61,7 @@ def _flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
     broken = n_bytes % id_bytes != 0
     if broken.any():
         row = max(0, int(np.argmax(broken)) - 1)
-        raise ValidationError(f"{path}: item {row:,}: expected ids of {id_bytes} bytes; found a part of one. {REBUILD}")
+        raise ValidationError(path, f"item {row:,}: expected ids of {id_bytes} bytes; found a part of one.", REBUILD)
     ids = found[offsets[0] :].view("<u2" if shape.ids == pa.uint16() else "<i4")
     flat = Flat(ids, n_bytes // id_bytes, read_sidecar(folder, stem, shape)[1])
     check_segments(flat, shape, path)

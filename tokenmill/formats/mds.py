@@ -54,8 +54,10 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
             empty = pc.equal(pc.list_value_length(batch.column("input_ids")), 0)
             if pc.any(empty).as_py():
                 raise ValidationError(
-                    f"{path}: item {n_items + pc.index(empty, True).as_py():,}: expected a token, as mds holds no empty arrays; "
-                    "found none. Let an id begin or end every document, or choose another format."
+                    path,
+                    f"item {n_items + pc.index(empty, True).as_py():,}: expected a token, as mds holds no empty "
+                    "arrays; found none.",
+                    "Let an id begin or end every document, or choose another format.",
                 )
             put(*_samples(batch, shape))
             n_items += batch.num_rows
@@ -128,7 +130,7 @@ def _decoded(found: Bytes, offsets: Positions, shape: Shape, path: Path, n_befor
     def check(right: npt.NDArray[np.bool_], what: str) -> None:
         if not right.all():
             row = n_before + int(np.argmin(right))
-            raise ValidationError(f"{path}: item {row:,}: {what} does not fit its sample. {REBUILD}")
+            raise ValidationError(path, f"item {row:,}: {what} does not fit its sample.", REBUILD)
 
     encodings = _encodings(shape)
     variable = [name for name, encoding in encodings.items() if encoding != "int"]
@@ -188,7 +190,7 @@ def _text(names: pa.LargeBinaryArray, path: Path, n_before: int) -> pa.StringArr
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid as error:
-        raise ValidationError(f"{path}: items from {n_before:,}: the id is no text: {error}. {REBUILD}") from None
+        raise ValidationError(path, f"items from {n_before:,}: the id is no text: {error}.", REBUILD) from None
 
 
 def _lists(data: pa.LargeBinaryArray, lengths: Positions, type: pa.DataType) -> pa.ListArray:

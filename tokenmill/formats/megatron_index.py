@@ -63,9 +63,7 @@ def read_offsets(path: Path, type: Type, data: Path, n_values: int) -> npt.NDArr
     offsets = np.zeros(lengths.size + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     if offsets[-1] != n_values:
-        raise ValidationError(
-            f"{data}: expected {offsets[-1]:,} ids, as {path.name} says; found {n_values:,}. {REBUILD}"
-        )
+        raise ValidationError(data, f"expected {offsets[-1]:,} ids, as {path.name} says; found {n_values:,}.", REBUILD)
     return offsets
 
 
@@ -73,17 +71,15 @@ def _lengths(path: Path, type: Type) -> npt.NDArray[np.int32]:
     """The lengths of all sequences. Raises ValidationError if anything in the index does not fit."""
     found = map_file(path)
     if found.size < _HEADER.itemsize:
-        raise ValidationError(f"{path}: expected a header of {_HEADER.itemsize} bytes; found {found.size:,}. {REBUILD}")
+        raise ValidationError(path, f"expected a header of {_HEADER.itemsize} bytes; found {found.size:,}.", REBUILD)
     header = found[: _HEADER.itemsize].view(_HEADER)[0]
     n = min(int(header["n_sequences"]), found.size)  # a wrong number gives another header, which is compared
     if header.tobytes() != (expected := _header(type, n)).tobytes():
         wrong = next(name for name in _HEADER.names or () if header[name] != expected[name])
-        raise ValidationError(f"{path}: {wrong}: expected {expected[wrong]}; found {header[wrong]}. {REBUILD}")
+        raise ValidationError(f"{path}: {wrong}", f"expected {expected[wrong]}; found {header[wrong]}.", REBUILD)
     n_bytes = _HEADER.itemsize + n * 20 + 8
     if found.size != n_bytes:
-        raise ValidationError(
-            f"{path}: expected {n_bytes:,} bytes for {n:,} sequences; found {found.size:,}. {REBUILD}"
-        )
+        raise ValidationError(path, f"expected {n_bytes:,} bytes for {n:,} sequences; found {found.size:,}.", REBUILD)
     lengths: npt.NDArray[np.int32] = values(found, "<i4", _HEADER.itemsize, n)
     places = values(found, "<i8", _HEADER.itemsize + n * 4, n)
     documents = values(found, "<i8", _HEADER.itemsize + n * 12, n + 1)
@@ -92,7 +88,7 @@ def _lengths(path: Path, type: Type) -> npt.NDArray[np.int32]:
     if wrong_rows.any() or documents[-1] != n:
         row = int(np.argmax(np.append(wrong_rows, True)))
         raise ValidationError(
-            f"{path}: item {row:,}: its length, place or document index does not follow the last. {REBUILD}"
+            path, f"item {row:,}: its length, place or document index does not follow the last.", REBUILD
         )
     return lengths
 

@@ -86,7 +86,7 @@ def _decoded(words: Words, offsets: Places, shape: Shape, path: Path, n_before: 
 
     def check(right: npt.NDArray[np.bool_], what: str) -> None:
         if not right.all():
-            raise ValidationError(f"{path}: item {n_before + int(np.argmin(right)):,}: expected {what}. {REBUILD}")
+            raise ValidationError(path, f"item {n_before + int(np.argmin(right)):,}: expected {what}.", REBUILD)
 
     begins, lengths = offsets[:-1], np.diff(offsets)
     check(lengths > _HEAD_WORDS + 1, f"a head of {_HEAD_WORDS} words, a start and an id; found fewer words")

@@ -59,7 +59,7 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
         with parquet_file(path) as file:
             if not file.schema_arrow.equals(_COLUMNS):
                 raise ValidationError(
-                    f"{path}: expected the columns {named(_COLUMNS)}; found {named(file.schema_arrow)}. {REBUILD}"
+                    path, f"expected the columns {named(_COLUMNS)}; found {named(file.schema_arrow)}.", REBUILD
                 )
             for group in range(file.num_row_groups):
                 for batch in file.read_row_group(group).to_batches():
@@ -69,7 +69,7 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
                     yield found.cast(columns(shape))
                     n_items += batch.num_rows
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
-        raise ValidationError(f"{path}: cannot be read: {error}. {REBUILD}") from None
+        raise ValidationError(path, f"cannot be read: {error}.", REBUILD) from None
 
 
 def _items(batch: pa.RecordBatch, shape: Shape, path: Path, n_before: int) -> pa.RecordBatch:

@@ -43,11 +43,11 @@ def _flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
     ids = whole_values(path, "<u2")
     lengths, starts = read_sidecar(folder, stem, shape, with_lengths=True)
     if (lengths < 0).any():
-        raise ValidationError(f"{beside}: item {int(np.argmax(lengths < 0)):,}: its length is negative. {REBUILD}")
+        raise ValidationError(beside, f"item {int(np.argmax(lengths < 0)):,}: its length is negative.", REBUILD)
     offsets = np.append(np.int64(0), np.cumsum(lengths))
     if offsets[-1] != ids.size:
         raise ValidationError(
-            f"{path}: expected {offsets[-1]:,} ids, as {beside.name} says; found {ids.size:,}. {REBUILD}"
+            path, f"expected {offsets[-1]:,} ids, as {beside.name} says; found {ids.size:,}.", REBUILD
         )
     flat = Flat(ids, offsets, starts)
     check_segments(flat, shape, path)

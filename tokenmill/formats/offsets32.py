@@ -32,8 +32,9 @@ def new_chunk(path: Path, config: bytes) -> Iterator[Callable[[Any, npt.NDArray[
             n_items, n_bytes = n_items + item_bytes.size, n_bytes + int(item_bytes.sum())
             if _head_bytes(n_items, config) + n_bytes > FILE_BYTES_MAX:
                 raise ValidationError(
-                    f"{path}: expected at most {FILE_BYTES_MAX:,} bytes, as its offsets have 32 bits; found more. "
-                    "Set a smaller size of the files."
+                    path,
+                    f"expected at most {FILE_BYTES_MAX:,} bytes, as its offsets have 32 bits; found more.",
+                    "Set a smaller size of the files.",
                 )
             put_item(data)
             put_size(item_bytes.astype("<u4"))
@@ -59,20 +60,18 @@ def map_chunk(path: Path, config: bytes) -> tuple[npt.NDArray[np.uint8], npt.NDA
     head_bytes = _head_bytes(n_items, config)
     if found.size < head_bytes:
         raise ValidationError(
-            f"{path}: expected a head of {head_bytes:,} bytes for {n_items:,} items; found {found.size:,} bytes. {REBUILD}"
+            path, f"expected a head of {head_bytes:,} bytes for {n_items:,} items; found {found.size:,} bytes.", REBUILD
         )
     offsets = values(found, "<u4", 4, n_items + 1).astype(np.int64)
     if found[head_bytes - len(config) : head_bytes].tobytes() != config:
-        raise ValidationError(f"{path}: expected {config!r} after the offsets; found other bytes. {REBUILD}")
+        raise ValidationError(path, f"expected {config!r} after the offsets; found other bytes.", REBUILD)
     falls = np.flatnonzero(np.diff(offsets) < 0)
     if offsets[0] != head_bytes or falls.size:
         row = int(falls[0]) if falls.size else 0
-        raise ValidationError(
-            f"{path}: item {row:,}: its offsets {offsets[row : row + 2].tolist()} are wrong. {REBUILD}"
-        )
+        raise ValidationError(path, f"item {row:,}: its offsets {offsets[row : row + 2].tolist()} are wrong.", REBUILD)
     if offsets[-1] != found.size:
         raise ValidationError(
-            f"{path}: expected {offsets[-1]:,} bytes, as its offsets say; found {found.size:,}. {REBUILD}"
+            path, f"expected {offsets[-1]:,} bytes, as its offsets say; found {found.size:,}.", REBUILD
         )
     return found, offsets
 

@@ -185,8 +185,10 @@ def _flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValidationError(
-            f"{path}: line {row + 1:,}: expected the next segment of a sequence, or the first of the next one; found segment "
-            f"{segments[row]} of {numbers[row]}. {REBUILD}"
+            f"{path}: line {row + 1:,}",
+            f"expected the next segment of a sequence, or the first of the next one; found segment {segments[row]} "
+            f"of {numbers[row]}.",
+            REBUILD,
         )
     offsets = np.append(begins[first], np.int64(ids.size))
     starts = (begins - np.repeat(begins[first], n_segments)).astype(np.int32)
@@ -212,8 +214,9 @@ def _documents(
         if wrong.any():
             row = int(np.argmax(wrong))
             raise ValidationError(
-                f"{path}: line {n_lines + row + 1:,}: expected a document that begins at {offsets[row]:,}; found {begins[row]:,} "
-                f"to {ends[row]:,}. {REBUILD}"
+                f"{path}: line {n_lines + row + 1:,}",
+                f"expected a document that begins at {offsets[row]:,}; found {begins[row]:,} to {ends[row]:,}.",
+                REBUILD,
             )
         if ends[-1] > n_ids:
             break  # before a missing document is read
@@ -223,7 +226,7 @@ def _documents(
         if end == n_ids:
             return
     raise ValidationError(
-        f"{path}: expected lines of {n_ids:,} ids, as {path.name.removesuffix(_LINES)}{_DATA} has; found others. {REBUILD}"
+        path, f"expected lines of {n_ids:,} ids, as {path.name.removesuffix(_LINES)}{_DATA} has; found others.", REBUILD
     )
 
 
@@ -242,9 +245,9 @@ def _csv(path: Path, shape: Shape, names: Sequence[str]) -> Iterator[pa.RecordBa
                 if batch.num_rows:
                     yield batch
     except FileNotFoundError:
-        raise ValidationError(f"{path}: is missing. {REBUILD}") from None
+        raise ValidationError(path, "is missing.", REBUILD) from None
     except (OSError, EOFError, zlib.error, pa.ArrowException, ValueError) as error:
-        raise ValidationError(f"{path}: cannot be read: {error}. {REBUILD}") from None
+        raise ValidationError(path, f"cannot be read: {error}.", REBUILD) from None
 
 
 def _refusal(shape: Shape, file_bytes: int) -> str | None:

@@ -82,8 +82,9 @@ def _row_groups(path: Path, shape: pa.Schema) -> Iterator[Callable[[Sequence[pa.
             n_groups += 1
             if n_groups > _GROUPS_MAX:
                 raise ValidationError(
-                    f"{path}: a Parquet file has at most {_GROUPS_MAX:,} row groups; these documents need more. Lower "
-                    "encode.file_bytes, or cut the input file into several."
+                    path,
+                    f"a Parquet file has at most {_GROUPS_MAX:,} row groups; these documents need more.",
+                    "Lower encode.file_bytes, or cut the input file into several.",
                 )
             rows = pa.Table.from_batches(batches).combine_chunks()  # one batch is not copied
             n_ids = pc.sum(pc.list_value_length(rows["input_ids"])).as_py() or 0
@@ -122,8 +123,10 @@ def _n_groups(path: Path) -> int:
         allowed = [schema(ids, *one) for ids in (pa.uint16(), pa.uint32()) for one in product(either, either)]
         if not any(found.equals(shape) for shape in allowed):
             raise ValidationError(
-                f"{path}: expected the columns id, input_ids (list of uint16 or uint32) and n_bytes, and of conversations "
-                f"loss_mask and sha256; found {named(found)}. Delete the dataset and build it again."
+                path,
+                "expected the columns id, input_ids (list of uint16 or uint32) and n_bytes, and of conversations "
+                f"loss_mask and sha256; found {named(found)}.",
+                "Delete the dataset and build it again.",
             )
         return int(file.num_row_groups)
 
@@ -145,8 +148,10 @@ def check_counts(path: Path, n_documents: int, n_tokens: int) -> None:
         n_rows > n_documents + _SURPLUS_MAX or n_ids > n_tokens + n_documents + _SURPLUS_MAX
     ):  # an empty list counts as a value
         raise ValidationError(
-            f"{path}: expected {n_documents:,} documents with {n_tokens:,} ids, as the manifest says; found {n_rows:,} with "
-            f"{n_ids:,}, which were not loaded. Delete the dataset and build it again."
+            path,
+            f"expected {n_documents:,} documents with {n_tokens:,} ids, as the manifest says; found {n_rows:,} with "
+            f"{n_ids:,}, which were not loaded.",
+            "Delete the dataset and build it again.",
         )
 
 
@@ -164,7 +169,7 @@ def _named(path: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
         raise ValidationError(
-            f"{path}: cannot be read: {str(error).rstrip('.')}. Delete the dataset and build it again."
+            path, f"cannot be read: {str(error).rstrip('.')}.", "Delete the dataset and build it again."
         ) from None
 
 
@@ -189,7 +194,7 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
         with parquet_file(path) as file:
             if not file.schema_arrow.equals(kept):
                 raise ValidationError(
-                    f"{path}: expected the columns {named(kept)}; found {named(file.schema_arrow)}. {REBUILD}"
+                    path, f"expected the columns {named(kept)}; found {named(file.schema_arrow)}.", REBUILD
                 )
             for group in range(file.num_row_groups):
                 for batch in file.read_row_group(group).to_batches():
@@ -198,7 +203,7 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
                     yield batch
                     n_items += batch.num_rows
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
-        raise ValidationError(f"{path}: cannot be read: {error}. {REBUILD}") from None
+        raise ValidationError(path, f"cannot be read: {error}.", REBUILD) from None
 
 
 PARQUET = Format("parquet", (_SUFFIX,), _write, _read, None, lambda shape, file_bytes: None)

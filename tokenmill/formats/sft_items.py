@@ -48,7 +48,7 @@ def check_ends(mask: Mask, offsets: npt.NDArray[np.int64], place: Path, n_before
     wrong = mask[offsets[1:] - 1] != 0
     if wrong.any():
         row = n_before + int(np.argmax(wrong))
-        raise ValidationError(f"{place}: item {row:,}: expected a mask of 0 at its last id; found another. {REBUILD}")
+        raise ValidationError(place, f"item {row:,}: expected a mask of 0 at its last id; found another.", REBUILD)
 
 
 def refusal(shape: Shape, name: str) -> str | None:

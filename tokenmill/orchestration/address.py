@@ -32,8 +32,10 @@ def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         found = type(error).__name__
     raise TokenmillError(
-        f"PREFECT_API_URL: no Prefect server answers at {without_password(url)} ({found}). Start one (`prefect server start`), "
-        "correct the address, which is like http://127.0.0.1:4200/api, unset it, or set run.engine: inline in params.yaml.",
+        "PREFECT_API_URL",
+        f"no Prefect server answers at {without_password(url)} ({found}).",
+        "Start one (`prefect server start`), correct the address, which is like http://127.0.0.1:4200/api, unset it, "
+        "or set run.engine: inline in params.yaml.",
         code="TM703",
     )
 

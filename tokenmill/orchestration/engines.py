@@ -75,9 +75,11 @@ class Engine:
             words = f"{' '.join(str(error).split()) or type(error).__name__:.300}"
             task = f"{doing}: " if doing else ""
             raise ClusterError(
-                f"run.engine: {self.name}: {task}the cluster did not end its work: {words}. See that its "
-                "scheduler and workers run, and build again: finished units are kept. If a task ends its worker each time, as for "
-                "lack of memory, change run.memory_mb_max or run.workers, or look for the reason with run.engine: inline."
+                f"run.engine: {self.name}",
+                f"{task}the cluster did not end its work: {words}.",
+                "See that its scheduler and workers run, and build again: finished units are kept. If a task ends "
+                "its worker each time, as for lack of memory, change run.memory_mb_max or run.workers, or look for "
+                "the reason with run.engine: inline.",
             ) from error
 
     def show(self, futures: Sequence[Any], batches: Sequence[Batch], advance: Advance) -> None:
@@ -201,8 +203,9 @@ def _needed(engine: str, module: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise ParamsError(
-            f"run.engine: found {engine}, which needs packages that are not installed: {error}. Run `pip install "
-            f"'tokenmill[{engine}]'`.",
+            "run.engine",
+            f"found {engine}, which needs packages that are not installed: {error}.",
+            f"Run `pip install 'tokenmill[{engine}]'`.",
             code="TM109",
         ) from None
 
@@ -241,11 +244,14 @@ def _contact(engine: str, address: str | None) -> Iterator[None]:
     except (OSError, ValueError, RuntimeError) as error:
         if address is None:
             raise ClusterError(
-                f"run.engine: {engine}: the workers on this machine did not start: {error}. Set run.engine: threads, which "
-                "needs none."
+                f"run.engine: {engine}",
+                f"the workers on this machine did not start: {error}.",
+                "Set run.engine: threads, which needs none.",
             ) from error
         raise ClusterError(
-            f"run.address: no {engine.capitalize()} answers at {address}: {error}. Start the cluster, correct the address (like "
-            f"{'tcp://10.0.0.1:8786' if engine == 'dask' else '10.0.0.1:6379'}), or set it to null, which starts workers on this "
-            "machine."
+            "run.address",
+            f"no {engine.capitalize()} answers at {address}: {error}.",
+            "Start the cluster, correct the address (like "
+            f"{('tcp://10.0.0.1:8786' if engine == 'dask' else '10.0.0.1:6379')}), or set it to null, which starts "
+            "workers on this machine.",
         ) from None

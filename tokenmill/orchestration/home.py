@@ -8,6 +8,7 @@ from typing import Self
 from prefect import __version__ as prefect_version
 from prefect.settings import get_current_settings
 
+from tokenmill.errors import TokenmillError
 from tokenmill.layout import PREFECT_DIRECTORY
 
 
@@ -51,18 +52,21 @@ class Home:
             "blocks of your account."
         )
 
-    def other_revision(self, found: str) -> str:
-        """The message for a database whose revision `found` is unknown to the installed Prefect."""
+    def other_revision(self, found: str) -> TokenmillError:
+        """The error for a database whose revision `found` is unknown to the installed Prefect."""
         name = shlex.quote(str(self.path))
         ways = (
             f"Delete it (`rm -r {name}`): it has only the records of earlier builds and the blocks that were saved there."
             if self.is_own
             else "Unset PREFECT_HOME, which gives each project a database of its own, or name another folder in it."
         )
-        return (
-            f"{self.path}: Prefect's database there is of another Prefect, probably a newer one: found revision {found}; "
-            f"Prefect {prefect_version}, which is installed here, expects {self._revision()} or an earlier one. {ways} Or install "
-            "the Prefect that made it, name its standing server in PREFECT_API_URL, or set run.engine: inline in params.yaml."
+        return TokenmillError(
+            self.path,
+            f"Prefect's database there is of another Prefect, probably a newer one: found revision {found}; Prefect "
+            f"{prefect_version}, which is installed here, expects {self._revision()} or an earlier one.",
+            f"{ways} Or install the Prefect that made it, name its standing server in PREFECT_API_URL, or set run.engine: inline "
+            "in params.yaml.",
+            code="TM703",
         )
 
     def _revision(self) -> str:

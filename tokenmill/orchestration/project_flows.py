@@ -22,9 +22,10 @@ def load_flow(root: Path, name: str, *arguments: object) -> Any:
         inspect.signature(flow.fn).bind(*arguments)
     except (ImportError, AttributeError, TypeError) as error:
         raise ParamsError(
-            f"{path}: does not fit this tokenmill: {error}. Compare it with that of a new project (`tokenmill init NEW`), which "
-            "has the flows and tasks of this tokenmill, or set run.engine: inline in params.yaml, which runs tokenmill's own "
-            "stages.",
+            path,
+            f"does not fit this tokenmill: {error}.",
+            "Compare it with that of a new project (`tokenmill init NEW`), which has the flows and tasks of this "
+            "tokenmill, or set run.engine: inline in params.yaml, which runs tokenmill's own stages.",
             code="TM108",
         ) from error
     finally:

@@ -56,8 +56,9 @@ class Server:
         self.prepared = prepared
         self.home: Home | None = None
         self.outcome: object = TokenmillError(
-            "Prefect's server went away before the build began. Start it and build again, or set run.engine: inline in "
-            "params.yaml.",
+            "",
+            "Prefect's server went away before the build began.",
+            "Start it and build again, or set run.engine: inline in params.yaml.",
             code="TM703",
         )
         self.is_gone: bool = False
@@ -187,11 +188,13 @@ class Server:
             said = self._said.read().decode("utf-8", "replace")
             assert self.home is not None
             if other := _OTHER_REVISION.search(said):
-                raise TokenmillError(self.home.other_revision(other[1]), code="TM703") from None
+                raise self.home.other_revision(other[1]) from None
             reason = [str(error), *_REASON.findall(said)][-1]
             raise TokenmillError(
-                f"Prefect's own server did not start: {reason}. See that its home {self.home.path} can be written to, name another "
-                "one in PREFECT_HOME or a standing server in PREFECT_API_URL, or set run.engine: inline in params.yaml.",
+                "",
+                f"Prefect's own server did not start: {reason}.",
+                f"See that its home {self.home.path} can be written to, name another one in PREFECT_HOME or a "
+                "standing server in PREFECT_API_URL, or set run.engine: inline in params.yaml.",
                 code="TM703",
             ) from None
 

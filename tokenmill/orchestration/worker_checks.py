@@ -51,12 +51,14 @@ def check_workers(engine: str, address: str | None, answers: Mapping[str, Any]) 
             where, what = "run.address", f"at {address}"
             fix = f"Install the same packages on each worker as here, with tokenmill[{engine}], start them again, and build."
         raise ClusterError(
-            f"{where}: {len(wrong):,} of {len(answers):,} workers {what} cannot do this build. The first, {name}, has {why}. {fix}"
+            where,
+            f"{len(wrong):,} of {len(answers):,} workers {what} cannot do this build. The first, {name}, has {why}.",
+            fix,
         )
 
 
 def check_slots(engine: str, address: str | None, n_slots: int) -> None:
     if not n_slots:
-        raise ClusterError(f"run.address: the cluster at {address} has no worker. Start workers, and build again.")
+        raise ClusterError("run.address", f"the cluster at {address} has no worker.", "Start workers, and build again.")
     if address is not None:
         say(f"{engine} at {address}: {n_slots:,} tasks at the same time")

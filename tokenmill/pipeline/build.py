@@ -236,9 +236,11 @@ class Build:
                 is_last = names is self.stages
                 when = "" if is_last else " before the stages that follow"
                 raise ParamsError(
-                    f"dvc.yaml: stage {name} has to run, but nothing ran it{when}. flows/build.py must call it after the stages "
-                    f"whose outputs it reads. Under run.engine: inline only tokenmill's own stages run: do `dvc repro {name}` "
-                    f"{'now' if is_last else 'first'}.",
+                    "dvc.yaml",
+                    f"stage {name} has to run, but nothing ran it{when}. flows/build.py must call it after the "
+                    "stages whose outputs it reads.",
+                    f"Under run.engine: inline only tokenmill's own stages run: do `dvc repro {name}` "
+                    f"{('now' if is_last else 'first')}.",
                     code="TM107",
                 )
             self.summaries.append(settled)
@@ -287,8 +289,9 @@ class Build:
             if made:
                 path = os.path.relpath(made[0], self.root)
                 raise ParamsError(
-                    f"--only {name}: {self.root / path} is not there; stage {earlier} makes it, which must be built first. Run "
-                    f"`tokenmill build`, which builds all that is needed, or `tokenmill build --only {earlier}`."
+                    f"--only {name}",
+                    f"{self.root / path} is not there; stage {earlier} makes it, which must be built first.",
+                    f"Run `tokenmill build`, which builds all that is needed, or `tokenmill build --only {earlier}`.",
                 )
 
     def _warn_of_stale_inputs(self, name: str) -> None:
@@ -327,8 +330,9 @@ class Build:
         how = {"run"}
         if load_params(self.root / PARAMS_FILE).model_dump(exclude=how) != self.params.model_dump(exclude=how):
             raise ParamsError(
-                f"{self.root / PARAMS_FILE} changed while the build ran; nothing was recorded of stage {name}. Run `tokenmill "
-                "build` again.",
+                "",
+                f"{self.root / PARAMS_FILE} changed while the build ran; nothing was recorded of stage {name}.",
+                "Run `tokenmill build` again.",
                 code="TM106",
             )
 
@@ -342,8 +346,10 @@ class Build:
         if now != before:
             changed = sorted({shard for shard, *_ in set(before) ^ set(now)})
             raise CorpusError(
-                f"{', '.join(changed[:_N_CHANGED_SHOWN])} changed while the build ran; nothing was recorded of stage {name}. Run "
-                "`tokenmill build` again when nothing changes the inputs any more.",
+                "",
+                f"{', '.join(changed[:_N_CHANGED_SHOWN])} changed while the build ran; nothing was recorded of stage "
+                f"{name}.",
+                "Run `tokenmill build` again when nothing changes the inputs any more.",
                 code="TM207",
             )
 
@@ -397,8 +403,9 @@ def root_of(params_path: Path) -> Path:
     """The folder of the project whose params.yaml is at `params_path`. Raises ParamsError if the file has another name."""
     if params_path.name != PARAMS_FILE:
         raise ParamsError(
-            f"--params: found {params_path}; expected the {PARAMS_FILE} of a project: DVC tracks parameters by that name. "
-            f"To try other values, change {PARAMS_FILE} or use `dvc exp run -S`."
+            "--params",
+            f"found {params_path}; expected the {PARAMS_FILE} of a project: DVC tracks parameters by that name.",
+            f"To try other values, change {PARAMS_FILE} or use `dvc exp run -S`.",
         )
     load_params(params_path)  # raises an error outside a project, before anything is created there
     return params_path.absolute().parent
@@ -412,7 +419,7 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool) -> Bui
     build = Build(path.parent, load_params(path), only, force, rehash, code_changes(path.parent))
     if only is not None and only not in build.all_stages:
         hint = did_you_mean(only, build.all_stages)
-        raise ParamsError(f"--only: found {only!r}; allowed: {', '.join(build.all_stages)}.{hint}", code="TM109")
+        raise ParamsError("--only", f"found {only!r}; allowed: {', '.join(build.all_stages)}.", hint, code="TM109")
     try:
         asked = asked_workers(build.params.run)
         if build.workers < asked:
@@ -420,7 +427,7 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool) -> Bui
                 f"run.memory_mb_max: {build.params.run.memory_mb_max} MB are enough for {build.workers} of {asked} workers"
             )
     except ParamsError as error:
-        raise ParamsError(f"{path}: {error}", code=error.code) from None
+        raise ParamsError(*error.inside(path), code=error.code) from None
     build.list_inputs()
     if unread := unread_files(build.root, build.params):
         say(words_of_unread(unread))
@@ -510,5 +517,5 @@ def refuse_stale_core() -> None:
     hash_now = sources_hash()
     if hash_now is not None and hash_now != _core.SOURCE_HASH:
         raise TokenmillError(
-            "tokenmill._core was compiled from other sources than those in core/. Run `make core`.", code="TM704"
+            "", "tokenmill._core was compiled from other sources than those in core/.", "Run `make core`.", code="TM704"
         )

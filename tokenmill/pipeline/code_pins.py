@@ -60,8 +60,10 @@ def refuse_other_code(root: Path) -> None:
     if stages := stages_of_other_code(root):
         pinned = read_lock(root).tokenmill or "none"
         raise VersionsError(
-            f"{LOCK_FILE}: pins the code of tokenmill {pinned}; the installed {tokenmill.__version__} has other code for "
-            f"{', '.join(stages)}. Run `tokenmill build` to pin the installed code, or install the pinned version."
+            LOCK_FILE,
+            f"pins the code of tokenmill {pinned}; the installed {tokenmill.__version__} has other code for "
+            f"{', '.join(stages)}.",
+            "Run `tokenmill build` to pin the installed code, or install the pinned version.",
         )
 
 

@@ -46,8 +46,9 @@ def refuse_unseen_parameters(root: Path, params: Params, stage: Stage, name: str
     if unseen:
         keys = " and ".join(unseen)
         raise ParamsError(
-            f"dvc.yaml: stage {name}: {keys} is set in params.yaml, but is not among the stage's params, so DVC would not see it "
-            f"change. Add {keys} to the params of {name} in dvc.yaml.",
+            f"dvc.yaml: stage {name}",
+            f"{keys} is set in params.yaml, but is not among the stage's params, so DVC would not see it change.",
+            f"Add {keys} to the params of {name} in dvc.yaml.",
             code="TM107",
         )
     if chat is not None and "encode.chat" in _SECTIONS.get(name, ()):
@@ -72,21 +73,24 @@ def _refuse_unseen_shards(shards: Sequence[Shard], stage: Stage, name: str) -> N
             case "outside":
                 folder = Path(shard.name).parent
                 raise ParamsError(
-                    f"dvc.yaml: stage {name}: {shard.name} matches {glob} but is in none of the stage's deps, so DVC "
-                    f"would not see it change. In the deps of {', '.join(DOCUMENT_STAGES)}, replace the "
-                    f"folder of documents with {folder}.",
+                    f"dvc.yaml: stage {name}",
+                    f"{shard.name} matches {glob} but is in none of the stage's deps, so DVC would not see it change.",
+                    f"In the deps of {', '.join(DOCUMENT_STAGES)}, replace the folder of documents with {folder}.",
                     code="TM107",
                 )
             case "linked":
                 raise ParamsError(
-                    f"{shard.name}: matches {glob} through a link to a folder, which DVC does not follow, so it would not see the "
-                    f"file change. Link the files instead, or name the folder itself in {glob} and in dvc.yaml's deps.",
+                    shard.name,
+                    f"matches {glob} through a link to a folder, which DVC does not follow, so it would not see the "
+                    "file change.",
+                    f"Link the files instead, or name the folder itself in {glob} and in dvc.yaml's deps.",
                     code="TM107",
                 )
             case "ignored":
                 raise ParamsError(
-                    f"{shard.name}: matches {glob}, but .dvcignore leaves it out, so DVC would not see it change. Take it out of "
-                    f".dvcignore, or make {glob} narrower.",
+                    shard.name,
+                    f"matches {glob}, but .dvcignore leaves it out, so DVC would not see it change.",
+                    f"Take it out of .dvcignore, or make {glob} narrower.",
                     code="TM107",
                 )
             case "seen":
@@ -98,7 +102,9 @@ def _refuse_unseen_drop(root: Path, drop: str, stage: Stage, name: str) -> None:
     path = Path(os.path.abspath(root / drop))  # noqa: PTH100 — resolve() follows links, which DVC does not
     if not path.is_file():
         raise CorpusError(
-            f"source.drop: {drop}: expected a .csv or .parquet file; found none. Put it there, or set it to null.",
+            f"source.drop: {drop}",
+            "expected a .csv or .parquet file; found none.",
+            "Put it there, or set it to null.",
             code="TM211",
         )
     _refuse_unseen_file(path, "source.drop", drop, stage, name, DOCUMENT_STAGES)
@@ -115,7 +121,8 @@ def _refuse_unseen_file(path: Path, key: str, found: str, stage: Stage, name: st
     """Raises ParamsError if a file that a parameter names is not in the stage's deps. `stages`: those that depend on it."""
     if stage.sight_of(path) != "seen":
         raise ParamsError(
-            f"dvc.yaml: stage {name}: {key} is {found}, but it is not in the stage's deps, so DVC would not see it change. "
+            f"dvc.yaml: stage {name}",
+            f"{key} is {found}, but it is not in the stage's deps, so DVC would not see it change.",
             f"Put {found} into the deps of {', '.join(stages)}.",
             code="TM107",
         )
@@ -125,7 +132,8 @@ def _refuse_untracked(root: Path, stage: Stage) -> None:
     """Raises ParamsError if DVC would not keep the datasets of `encode.vocab_sizes`."""
     if root / VOCAB_SIZES_DIRECTORY not in stage.outputs:
         raise ParamsError(
-            f"encode.vocab_sizes: its datasets are written to {VOCAB_SIZES_DIRECTORY}, which is no output of encode in dvc.yaml. "
+            "encode.vocab_sizes",
+            f"its datasets are written to {VOCAB_SIZES_DIRECTORY}, which is no output of encode in dvc.yaml.",
             f"Add {VOCAB_SIZES_DIRECTORY} to the outs of encode there.",
             code="TM107",
         )

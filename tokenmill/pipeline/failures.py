@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tokenmill.corpus.bad_documents import Bad, BadInputError, ColumnError, joined, lines_of, remedy_of
+from tokenmill.corpus.bad_documents import Bad, BadInputError, ColumnError, joined, lines_of
 from tokenmill.errors import TokenmillError, UnitsError
 from tokenmill.rounds import F, Outcome, Task
 from tokenmill.storage.unit_store import Done
@@ -47,6 +47,6 @@ def _all_of(round: str, n_tasks: int, failed: Sequence[tuple[Task[F], TokenmillE
             for one in some:
                 found[name] = joined(found.get(name, []), one)
     kept = n_tasks - len(failed)
-    head = f"{round}: {len(failed)} of {n_tasks} units failed; the results of the other {kept} are kept for the next build."
-    lines, _ = lines_of(found, n, is_all)
-    return UnitsError([head, *lines], code=code, where=round, fix=remedy_of(lines) or None)
+    head = f"{len(failed)} of {n_tasks} units failed; the results of the other {kept} are kept for the next build."
+    lines, fix, _ = lines_of(found, n, is_all)
+    return UnitsError(round, [head, *lines], fix, code=code)

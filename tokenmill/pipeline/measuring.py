@@ -250,7 +250,7 @@ def _encoded(one: _Drawn, judge: Judge, shape: pa.Schema) -> tuple[Batch, pa.Rec
         )
         return batch, rows(batch, ids, shape, None)
     except ChatError as error:
-        raise CorpusError(f"{one.excerpt.place(batch, error.index)}: {error}", code=error.code) from None
+        raise CorpusError(*error.inside(one.excerpt.place(batch, error.index)), code=error.code) from None
     except SpecialTokenError as error:
         place = one.excerpt.place(batch, error.index)
         raise SpecialTokenError(error.index, error.byte_offset, error.token, place) from None

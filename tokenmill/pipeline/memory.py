@@ -87,8 +87,9 @@ def divide(run: RunOptions, reads_objects: bool = False) -> Memory:
     mb_max = run.memory_mb_max
     if mb_max < base_mb + worker_mb + _SHARE_MB_MIN:
         raise ParamsError(
-            f"run.memory_mb_max: found {mb_max}; allowed: {base_mb + worker_mb + _SHARE_MB_MIN} or more with run.engine: "
-            f"{run.engine}, of which {base_mb + worker_mb} MB are for Python and its libraries.",
+            "run.memory_mb_max",
+            f"found {mb_max}; allowed: {base_mb + worker_mb + _SHARE_MB_MIN} or more with run.engine: {run.engine}, "
+            f"of which {base_mb + worker_mb} MB are for Python and its libraries.",
             code="TM110",
         )
     workers = min(asked_workers(run), (mb_max - base_mb) // (worker_mb + _SHARE_MB_MIN))

@@ -33,8 +33,9 @@ def check_object_list(root: Path, shards: Sequence[Shard]) -> None:
     content = _content(shards)
     if content is not None and not _is(root / OBJECTS_FILE, content):
         raise VersionsError(
-            f"{root / OBJECTS_FILE}: the objects in storage are not those that it lists, so DVC does not know what the stage "
-            "reads. Run `tokenmill build` instead of `dvc repro`: it writes the list first."
+            root / OBJECTS_FILE,
+            "the objects in storage are not those that it lists, so DVC does not know what the stage reads.",
+            "Run `tokenmill build` instead of `dvc repro`: it writes the list first.",
         )
 
 

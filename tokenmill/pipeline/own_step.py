@@ -79,14 +79,14 @@ def naming_step(root: Path, name: str) -> Iterator[None]:
         if (place := _place(root, error)) is None:
             raise
         is_full = code_of(error) == "TM601"
-        what = of_the_machine(error) if is_full and isinstance(error, OSError) else str(error)
-        words = f"{place[0]}, line {place[1]}: {type(error).__name__}: {what}".rstrip(": .")
-        words += f". This is code of your project. Step {name} failed there, and its previous output is as it was. "
-        words += "Correct the code, or what it reads."
+        said = str(of_the_machine(error) if is_full and isinstance(error, OSError) else error)
+        what = f"{type(error).__name__}: {said}".rstrip(": .")
+        what += f". This is code of your project. Step {name} failed there, and its previous output is as it was."
         raise ProjectCodeError(
-            words.splitlines(),
+            f"{place[0]}, line {place[1]}",
+            what.splitlines(),
+            "Correct the code, or what it reads.",
             code="TM601" if is_full else None,
-            where=str(place[0]),
         ) from error
 
 
@@ -108,8 +108,9 @@ def refuse_foreign_files(stage: Stage, name: str) -> None:
     if files:
         more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
         raise ParamsError(
-            f"dvc.yaml: stage {name} has not made {files[0]}{more}, which is in its output: running it would delete that. "
-            "Move it to another folder, such as the one that the stage reads; if an interrupted build left it, delete it. Then "
-            "build again.",
+            "dvc.yaml",
+            f"stage {name} has not made {files[0]}{more}, which is in its output: running it would delete that.",
+            "Move it to another folder, such as the one that the stage reads; if an interrupted build left it, "
+            "delete it. Then build again.",
             code="TM107",
         )

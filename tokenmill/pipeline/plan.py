@@ -141,11 +141,11 @@ def read_plan(root: Path) -> dict[str, Any]:
     try:
         plan: dict[str, Any] = read_json(path)
     except FileNotFoundError:
-        raise ParamsError(f"{path}: is not there. Run `tokenmill plan` before a build, then the build.") from None
+        raise ParamsError(path, "is not there.", "Run `tokenmill plan` before a build, then the build.") from None
     except ValueError:
         plan = {}
     if plan.get("schema_version") != SCHEMA_VERSION:
-        raise ParamsError(f"{path}: not a plan of this tokenmill. Run `tokenmill plan` again.")
+        raise ParamsError(path, "not a plan of this tokenmill.", "Run `tokenmill plan` again.")
     return plan
 
 
@@ -155,7 +155,7 @@ def outcome_of(root: Path, plan: Mapping[str, Any]) -> dict[str, float]:
     Raises ParamsError if there was no build since the plan, and ValidationError for a damaged dataset.
     """
     if _is_of_a_build_to_come(root):
-        raise ParamsError(f"{root / LAST_BUILD_FILE}: no build has ended since the plan. Run `tokenmill build` first.")
+        raise ParamsError(root / LAST_BUILD_FILE, "no build has ended since the plan.", "Run `tokenmill build` first.")
     return _outcome(root, plan, read_json(root / LAST_BUILD_FILE))
 
 

@@ -102,9 +102,9 @@ class TaskRunner(msgspec.Struct, Generic[F], frozen=True):
             yield
         except UnitTimeoutError:
             raise UnitTimeoutError(
-                f"{self.round} {task.name}: not done after {self.timeout_s:g} s. Look at its documents, or raise "
-                "run.unit_timeout_s.",
-                where=f"{self.round} {task.name}",
+                f"{self.round} {task.name}",
+                f"not done after {self.timeout_s:g} s.",
+                "Look at its documents, or raise run.unit_timeout_s.",
             ) from None
         finally:
             _core.deadline(None)
@@ -119,11 +119,13 @@ def _check_worker(root: Path, remote: Remote) -> None:
     host = gethostname()
     if not (remote.sign or root / PARAMS_FILE).is_file():
         raise ClusterError(
-            f"the worker on {host} does not see this project in {root}. Keep the project in a folder that all machines of "
-            "the cluster have under the same path, and build again."
+            "",
+            f"the worker on {host} does not see this project in {root}.",
+            "Keep the project in a folder that all machines of the cluster have under the same path, and build again.",
         )
     if remote.code != units_digest():
         raise ClusterError(
-            f"the worker on {host} has another tokenmill than the build, which would make other bytes. Install the same "
-            "version there, restart the worker, and build again."
+            "",
+            f"the worker on {host} has another tokenmill than the build, which would make other bytes.",
+            "Install the same version there, restart the worker, and build again.",
         )

@@ -41,7 +41,7 @@ def steps_of(pattern: str | None) -> tuple[str, ...]:
     if pattern is None:
         return ()
     if not isinstance(pattern, str):
-        raise PatternError(f"pattern: expected a name, a regex, or None for no split; found {pattern!r:.60}.")
+        raise PatternError("pattern", f"expected a name, a regex, or None for no split; found {pattern!r:.60}.")
     named = _core.patterns()
     like = next((name for name, regexes in _core.patterns_like().items() if pattern in regexes), pattern)
     if like in named:
@@ -49,9 +49,9 @@ def steps_of(pattern: str | None) -> tuple[str, ...]:
     if _NAME.fullmatch(pattern):
         close = difflib.get_close_matches(pattern.lower(), named, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
-        raise PatternError(f"pattern: unknown name {pattern!r}; expected {', '.join(named)}, or a regex.{hint}")
+        raise PatternError("pattern", f"unknown name {pattern!r}; expected {', '.join(named)}, or a regex.", hint)
     if not pattern:
-        raise PatternError("pattern: expected a name, a regex, or None for no split; found an empty one.")
+        raise PatternError("pattern", "expected a name, a regex, or None for no split; found an empty one.")
     _core.split([pattern], "")
     portable = _ANCHORS.sub(lambda found: {"$": r"\z", "^": r"\A"}.get(found[0], found[0]), pattern)
     return (portable if first_difference([portable]) is None else pattern,)

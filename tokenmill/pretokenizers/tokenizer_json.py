@@ -54,9 +54,10 @@ def pre_tokenizer_of(steps: Sequence[str], add_prefix_space: bool = False) -> di
     """
     if different := first_difference(steps):
         raise PatternError(
-            f"pattern: {different:.60} does not mean the same in the tokenizers library, which reads tokenizer.json. "
-            r"Use what means the same in both: for example [\p{L}\p{N}_] for \w, \z for $, \A for ^, and no \b, no [[:alpha:]], "
-            "and no + after {1,3}."
+            "pattern",
+            f"{different:.60} does not mean the same in the tokenizers library, which reads tokenizer.json.",
+            "Use what means the same in both: for example [\\p{L}\\p{N}_] for \\w, \\z for $, \\A for ^, and no \\b, "
+            "no [[:alpha:]], and no + after {1,3}.",
         )
     byte_level = {
         "type": "ByteLevel",

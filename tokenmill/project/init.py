@@ -76,11 +76,12 @@ def _files() -> dict[str, str]:
 
 def _refuse_existing(root: Path, files: list[str]) -> None:
     if root.exists() and not root.is_dir():
-        raise ParamsError(f"{root}: is a file; expected a folder, or a name that does not exist yet.", code="TM111")
+        raise ParamsError(root, "is a file; expected a folder, or a name that does not exist yet.", code="TM111")
     if found := [name for name in (*files, *_OUTPUTS) if (root / name).exists()]:
         raise ParamsError(
-            f"{root}: already has {', '.join(found)}; nothing was written. Move them away, or name another folder, such as one "
-            "inside.",
+            root,
+            f"already has {', '.join(found)}; nothing was written.",
+            "Move them away, or name another folder, such as one inside.",
             code="TM111",
         )
 
@@ -89,7 +90,7 @@ def _make_repositories(root: Path) -> None:
     try:
         if git.git(root, "rev-parse", "--is-inside-work-tree").strip() != "true":
             raise ParamsError(
-                f"{root}: in a git repository, but not in its working tree. Name a folder of a clone.", code="TM111"
+                root, "in a git repository, but not in its working tree.", "Name a folder of a clone.", code="TM111"
             )
     except VersionsError as error:
         if "not a git repository" not in str(error):

@@ -49,23 +49,26 @@ def find_files(folder: Path, split: str | None, source: str | None, format: str 
     splits = list(manifest.files.splits) if manifest.files else []
     if split is None and splits:
         raise ParamsError(
-            f"{folder}: has the splits {', '.join(map(repr, splits))}; found no split. Name one, as in "
-            f"tokenmill.open({str(folder)!r}, {splits[0]!r})."
+            folder,
+            f"has the splits {', '.join(map(repr, splits))}; found no split.",
+            f"Name one, as in tokenmill.open({str(folder)!r}, {splits[0]!r}).",
         )
     _expect_one_of(folder, "split", split, splits)
     sets = [one for one in manifest.sets if one.split == split]
     sources = list(dict.fromkeys(one.source for one in sets if one.source is not None))
     if source is not None and not sources and manifest.sources:
         raise ParamsError(
-            f"{folder}: source: expected none, since the files have all sources together; found {source!r}."
+            f"{folder}: source", f"expected none, since the files have all sources together; found {source!r}."
         )
     _expect_one_of(folder, "source", source, sources, has_default=True)
     sets = [one for one in sets if source in (None, one.source)]
     formats = [name for name in READ_FORMATS if name in _formats_of(manifest, sets)]
     if not formats:
         raise ParamsError(
-            f"{folder}: expected files in one of the formats {', '.join(READ_FORMATS)}; found "
-            f"{', '.join(_formats_of(manifest, sets))}. Add one to encode.formats and build, or read these with their own tool."
+            folder,
+            f"expected files in one of the formats {', '.join(READ_FORMATS)}; found "
+            f"{', '.join(_formats_of(manifest, sets))}.",
+            "Add one to encode.formats and build, or read these with their own tool.",
         )
     _expect_one_of(folder, "format", format, formats, has_default=True)
     format = format or formats[0]
@@ -108,7 +111,7 @@ def _expect_one_of(
         return
     expected = f"one of {', '.join(map(repr, allowed))}" if allowed else "none, since the dataset has none"
     near = did_you_mean(found, map(str, allowed)) if isinstance(found, str) else ""
-    raise ParamsError(f"{folder}: {name}: expected {expected}; found {found!r}.{near}")
+    raise ParamsError(f"{folder}: {name}", f"expected {expected}; found {found!r}.{near}")
 
 
 def _places(folder: Path, one: FileSet, format: Format) -> list[Place]:
@@ -120,7 +123,7 @@ def _places(folder: Path, one: FileSet, format: Format) -> list[Place]:
         path = next((folder / file.name for file in part.files if file.name.endswith(suffix)), None)
         if path is None:
             raise ValidationError(
-                f"{folder}: manifest.json: a part of the set {one.format} names no file *{suffix}. {_ADVICE}"
+                f"{folder}: manifest.json", f"a part of the set {one.format} names no file *{suffix}.", _ADVICE
             )
         places.append(Place(path.parent, path.name.removesuffix(suffix), part.n_items, part.n_tokens))
     return places
@@ -141,10 +144,10 @@ def _check_sizes(folder: Path, files: Iterable[tuple[str, int]]) -> None:
         try:
             found = (folder / name).stat().st_size
         except FileNotFoundError:
-            raise ValidationError(f"{folder / name}: missing, though the manifest names it. {_ADVICE}") from None
+            raise ValidationError(folder / name, "missing, though the manifest names it.", _ADVICE) from None
         if found != n_bytes:
             raise ValidationError(
-                f"{folder / name}: expected {n_bytes:,} bytes, as the manifest says; found {found:,}. {_ADVICE}"
+                folder / name, f"expected {n_bytes:,} bytes, as the manifest says; found {found:,}.", _ADVICE
             )
 
 

@@ -104,9 +104,9 @@ class ParquetParts:
         try:
             file = parquet_file(path, memory_map=True)
         except (OSError, ValueError, pa.ArrowException) as error:
-            raise ValidationError(f"{path}: cannot be read: {error}. {_ADVICE}") from None
+            raise ValidationError(path, f"cannot be read: {error}.", _ADVICE) from None
         if missing := [name for name in self._needed if name not in file.schema_arrow.names]:
-            raise ValidationError(f"{path}: expected a column {missing[0]}; found {file.schema_arrow.names}. {_ADVICE}")
+            raise ValidationError(path, f"expected a column {missing[0]}; found {file.schema_arrow.names}.", _ADVICE)
         return file
 
     def _read_group(self, i: int, k: int) -> Block:
@@ -115,13 +115,15 @@ class ParquetParts:
         try:
             table = file.read_row_group(k, columns=names, use_threads=False)
         except (OSError, ValueError, pa.ArrowException) as error:
-            raise ValidationError(f"{self._path(i)}: row group {k} cannot be read: {error}. {_ADVICE}") from None
+            raise ValidationError(self._path(i), f"row group {k} cannot be read: {error}.", _ADVICE) from None
         lists = {name: pa.concat_arrays(table[name].chunks) for name in names}
         ids, offsets = lists[_IDS].flatten().to_numpy(), lists[_IDS].offsets.to_numpy().astype(np.int64)
         labels, mask = (lists[one].flatten().to_numpy() if one in lists else None for one in ("labels", "loss_mask"))
         if any(one is not None and len(one) != len(ids) for one in (labels, mask)):
             raise ValidationError(
-                f"{self._path(i)}: row group {k}: expected as many labels and values of the mask as ids; found others. {_ADVICE}"
+                self._path(i),
+                f"row group {k}: expected as many labels and values of the mask as ids; found others.",
+                _ADVICE,
             )
         return _block(Flat(ids, offsets - offsets[0], lists.get("starts"), labels, mask), ids.dtype)
 
@@ -154,7 +156,9 @@ def _open_part(place: Place, counts: Sequence[tuple[int, int]], load: Callable[[
     *first_tokens, n_tokens = accumulate((n for _, n in counts), initial=0)
     if (n_items, n_tokens) != (place.n_items, place.n_tokens):
         raise ValidationError(
-            f"{place.folder / place.stem}: expected {place.n_items:,} items with {place.n_tokens:,} ids, as the manifest says; "
-            f"found {n_items:,} with {n_tokens:,}. {_ADVICE}"
+            place.folder / place.stem,
+            f"expected {place.n_items:,} items with {place.n_tokens:,} ids, as the manifest says; found {n_items:,} "
+            f"with {n_tokens:,}.",
+            _ADVICE,
         )
     return OpenPart(first_items, first_tokens, load)

@@ -68,16 +68,17 @@ class RankIterator:
         """
         expected = self._dataset.state()
         if state.keys() != {*expected, "position"}:
-            raise ParamsError(f"load_state_dict: expected the keys {[*expected, 'position']}; found {list(state)}.")
+            raise ParamsError("load_state_dict", f"expected the keys {[*expected, 'position']}; found {list(state)}.")
         for name, value in expected.items():
             if name != "epoch" and state[name] != value:
                 raise ParamsError(
-                    f"load_state_dict: {name}: expected {value!r}, as this dataset has it; found {state[name]!r} in the state. "
-                    "Open the dataset that the state was saved with, with the same split, sequences and shuffle."
+                    f"load_state_dict: {name}",
+                    f"expected {value!r}, as this dataset has it; found {state[name]!r} in the state.",
+                    "Open the dataset that the state was saved with, with the same split, sequences and shuffle.",
                 )
         for name, high in (("epoch", 2**63), ("position", len(self._dataset) + 1)):
             if type(state[name]) is not int or not 0 <= state[name] < high:
-                raise ParamsError(f"load_state_dict: {name}: expected 0 to {high - 1}; found {state[name]!r}.")
+                raise ParamsError(f"load_state_dict: {name}", f"expected 0 to {high - 1}; found {state[name]!r}.")
         self.set_epoch(state["epoch"])
         self._position = state["position"]
 

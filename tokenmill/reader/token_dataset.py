@@ -114,7 +114,9 @@ class TokenDataset:
         else 0, also in what fills a packed sequence up. In sequences it is 0 at each start, since what comes before a token there
         is of another document. Raises ParamsError if the documents are texts, whose tokens are all to be learned."""
         if not self._files.shape.has_mask:
-            raise ParamsError("loss_mask: expected a dataset of conversations; found one of texts, which has no masks.")
+            raise ParamsError(
+                "loss_mask", "expected a dataset of conversations; found one of texts, which has no masks."
+            )
         return self._view.loss_mask(self._number(index))
 
     def sequences(self, length: int) -> "TokenDataset":
@@ -123,7 +125,7 @@ class TokenDataset:
         are no documents: those of a dataset that was built with `encode.pack` are packed sequences already."""
         blocks = self._blocks("sequences")
         if length < 1:
-            raise ParamsError(f"sequences: length: expected 1 or more; found {length}.")
+            raise ParamsError("sequences: length", f"expected 1 or more; found {length}.")
         return TokenDataset(self._files, Windows(blocks, length), "windows", length)
 
     def packed(self) -> "TokenDataset":
@@ -133,7 +135,7 @@ class TokenDataset:
         pack = None if self.manifest.files is None else self.manifest.files.pack
         if pack is None or pack.output != "index":
             raise ParamsError(
-                "packed: expected a dataset with an index; found none. Build with encode.pack.output: index."
+                "packed", "expected a dataset with an index; found none.", "Build with encode.pack.output: index."
             )
         return TokenDataset(
             self._files, Indexed(blocks, self._files.index_files, self._files.shape), "sequences", pack.length
@@ -145,10 +147,10 @@ class TokenDataset:
         `encode.shuffle` writes. Raises ParamsError if the items are shuffled by this already."""
         if self._seed is not None:
             raise ParamsError(
-                f"shuffle: expected items in the order of the files; found them shuffled with seed {self._seed}."
+                "shuffle", f"expected items in the order of the files; found them shuffled with seed {self._seed}."
             )
         if not (0 <= seed < 1 << 63 and 0 <= epoch < 1 << 63):
-            raise ParamsError(f"shuffle: expected a seed and an epoch from 0 to 2^63 - 1; found {seed} and {epoch}.")
+            raise ParamsError("shuffle", f"expected a seed and an epoch from 0 to 2^63 - 1; found {seed} and {epoch}.")
         return TokenDataset(self._files, self._view, self._kind, self._length, seed, epoch)
 
     def at_epoch(self, epoch: int) -> "TokenDataset":
@@ -157,7 +159,9 @@ class TokenDataset:
         files = self._files.manifest.files
         if epoch != self.epoch and self._seed is None and files and files.shuffle and files.shuffle.epochs > 1:
             raise ParamsError(
-                f"epoch {epoch}: each epoch of this dataset has files of its own. Open them: tokenmill.open(…, epoch={epoch})."
+                f"epoch {epoch}",
+                "each epoch of this dataset has files of its own.",
+                f"Open them: tokenmill.open(…, epoch={epoch}).",
             )
         return TokenDataset(self._files, self._view, self._kind, self._length, self._seed, epoch)
 
@@ -168,7 +172,7 @@ class TokenDataset:
         state, from which another number of processes can go on.
         """
         if not 0 <= rank < world:
-            raise ParamsError(f"shard: expected a rank from 0 to world - 1; found rank {rank} of {world}.")
+            raise ParamsError("shard", f"expected a rank from 0 to world - 1; found rank {rank} of {world}.")
         return RankIterator(self, rank, world, drop_last)
 
     def state(self) -> dict[str, int | str | None]:
@@ -197,12 +201,14 @@ class TokenDataset:
             return self._view.blocks
         what = f"{method}: expected documents in the order of the files; found {self!r}"
         if self._seed is not None:
-            raise ParamsError(f"{what}. Call shuffle after {method}.")
+            raise ParamsError("", f"{what}.", f"Call shuffle after {method}.")
         if isinstance(self._view, Rows):
             raise ParamsError(
-                f"{what}, which the build packed (encode.pack). Its items are the sequences: take them as they are."
+                "",
+                f"{what}, which the build packed (encode.pack).",
+                "Its items are the sequences: take them as they are.",
             )
-        raise ParamsError(f"{what}. Call {method} of the dataset that `open` gives.")
+        raise ParamsError("", f"{what}.", f"Call {method} of the dataset that `open` gives.")
 
     def _number(self, index: int) -> int:
         """The number of an item in the order of the files."""

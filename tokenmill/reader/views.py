@@ -184,8 +184,9 @@ class Indexed:
         n_items = np.array(self._blocks.n_items_of_part)
         if len(lengths) != place.n_items or (part >= len(n_items)).any() or (row >= n_items[part]).any():
             raise ValidationError(
-                f"{place.folder / place.stem}.parquet: expected {place.n_items:,} sequences of documents that are there; found "
-                "others. Run `tokenmill verify`, and `tokenmill build --force` to make the dataset again."
+                f"{place.folder / place.stem}.parquet",
+                f"expected {place.n_items:,} sequences of documents that are there; found others.",
+                "Run `tokenmill verify`, and `tokenmill build --force` to make the dataset again.",
             )
         return _Pieces(part, row, start, n_tokens, np.append(0, np.cumsum(lengths, dtype=np.int64)))
 

@@ -62,7 +62,9 @@ def _outcome(gate: Gate, measures: Mapping[str, float | None], published: Publis
         parts = [name for name in measures if name.startswith(gate.measure.split(".")[0])]
         hint = did_you_mean(gate.measure, measures)
         raise ParamsError(
-            f"validate.gates: found {gate.text!r}; this build has no measure {gate.measure!r}. It has: {', '.join(parts)}.{hint}",
+            "validate.gates",
+            f"found {gate.text!r}; this build has no measure {gate.measure!r}. It has: {', '.join(parts)}.",
+            hint,
             code="TM102",
         )
     found = measures[gate.measure]
@@ -98,11 +100,12 @@ def refuse_broken(outcomes: Sequence[Outcome]) -> None:
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
     ]
     raise ValidationError(
+        "validate.gates",
         [
-            f"validate.gates: {len(broken)} of {len(outcomes)} gates do not hold:",
+            f"{len(broken)} of {len(outcomes)} gates do not hold:",
             *(f"  {line.rstrip()}" for line in lines),
-            f"{PAGE_FILE} shows all measures. Change the corpus or the parameters, or the gate in params.yaml.",
         ],
+        f"{PAGE_FILE} shows all measures. Change the corpus or the parameters, or the gate in params.yaml.",
         code="TM503",
     )
 

@@ -18,8 +18,8 @@ def load_references(paths: Sequence[str], root: Path) -> dict[str, Tokenizer]:
             found[label] = Tokenizer.load(root / path)
         except TokenizerError as error:
             raise ParamsError(
-                f"validate.references: {path}: {error} Expected a folder with tokenizer.json, or such a file; `tokenmill check` "
-                "looks at one.",
+                f"validate.references: {path}",
+                f"{error} Expected a folder with tokenizer.json, or such a file; `tokenmill check` looks at one.",
                 code="TM102",
             ) from None
     return found

@@ -112,8 +112,9 @@ def draw_documents(
     found_language = pa.chunked_array(languages, pa.string()).combine_chunks()
     if language_column is not None and (texts or refused) and found_language.null_count == len(found_language):
         raise ParamsError(
-            f"validate.language_column: {language_column!r} was found in no file of the sample"
-            f"{f' ({refused[0]})' if refused else ''}. Name the column or key that holds a document's language, or set it to null."
+            "validate.language_column",
+            f"{language_column!r} was found in no file of the sample{(f' ({refused[0]})' if refused else '')}.",
+            "Name the column or key that holds a document's language, or set it to null.",
         )
     return DocumentSample(
         pa.chunked_array(texts, pa.large_string()).combine_chunks(),

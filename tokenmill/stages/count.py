@@ -242,11 +242,12 @@ def check_settings(root: Path, params: Count, spill_directory: str | None) -> No
     try:
         pre_tokenizer_of(steps_of(params.pattern))
     except PatternError as error:
-        raise PatternError(f"params.yaml: count.pattern: {str(error).removeprefix('pattern: ')}") from None
+        raise PatternError("params.yaml: count.pattern", f"{str(error).removeprefix('pattern: ')}") from None
     if spill_directory is not None and not (root / spill_directory).is_dir():
         raise ParamsError(
-            f"run.spill_directory: {root / spill_directory}: expected a folder; none is there. Make it, mount its disk, or set "
-            "null."
+            f"run.spill_directory: {root / spill_directory}",
+            "expected a folder; none is there.",
+            "Make it, mount its disk, or set null.",
         )
 
 
@@ -268,8 +269,8 @@ def weights_of(root: Path, weights: Mapping[str, Any], names: Sequence[str]) -> 
         for name in matching_names(root, glob, "count.weights"):
             if name in glob_of:
                 raise ParamsError(
-                    f"count.weights: {name} is matched by {glob_of[name]!r} and by {glob!r}; allowed: one glob for a shard.",
-                    where="count.weights",
+                    "count.weights",
+                    f"{name} is matched by {glob_of[name]!r} and by {glob!r}; allowed: one glob for a shard.",
                 )
             glob_of[name] = glob
     return {name: weight_of(weights[glob_of[name]]) for name in names if name in glob_of}

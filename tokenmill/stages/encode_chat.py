@@ -50,8 +50,10 @@ def chat_encoder(tokenizer: Tokenizer, entry: ChatEntry) -> ChatEncoder:
     lacking = [one for one in TURN_TOKENS.get(entry.template_name, ()) if one not in known]
     if lacking:
         raise ParamsError(
-            f"encode.chat.template: {entry.template_name} marks turns with {', '.join(lacking)}, that are no added tokens of this "
-            "tokenizer, so they would be plain text. Add them to train_vocab.special_tokens, or take the template of the tokenizer."
+            "encode.chat.template",
+            f"{entry.template_name} marks turns with {', '.join(lacking)}, that are no added tokens of this "
+            "tokenizer, so they would be plain text.",
+            "Add them to train_vocab.special_tokens, or take the template of the tokenizer.",
         )
     return ChatEncoder(tokenizer, place=f"encode.chat.template: {entry.template_name}", **entry.encoding)
 
@@ -62,13 +64,16 @@ def check_trained(entry: ChatEntry, n_tokens: int) -> None:
         return
     if entry.n_trained == 0:
         raise CorpusError(
-            f"encode.chat: of {n_tokens:,} tokens, none is trained with mask: {entry.mask}. Expected conversations with messages "
-            "of the assistant. See that source.template or the roles of the messages name the assistant."
+            "encode.chat",
+            f"of {n_tokens:,} tokens, none is trained with mask: {entry.mask}. Expected conversations with messages "
+            "of the assistant.",
+            "See that source.template or the roles of the messages name the assistant.",
         )
     if entry.n_trained == n_tokens:
         raise CorpusError(
-            f"encode.chat: all {n_tokens:,} tokens are trained with mask: {entry.mask}, although messages of others should not be. "
-            "Mend the template's {% generation %}, which seems to enclose everything, or set mask: all."
+            "encode.chat",
+            f"all {n_tokens:,} tokens are trained with mask: {entry.mask}, although messages of others should not be.",
+            "Mend the template's {% generation %}, which seems to enclose everything, or set mask: all.",
         )
 
 
@@ -96,9 +101,12 @@ def check_stopped(chat: ChatEncoder | None, asked: StopToken | None, answers: An
         else "set encode.chat.stop_token: next, which trains the special token behind each answer, too; "
     )
     raise CorpusError(
-        f"encode.chat: none of {answers.n_answers:,} trained answers ends with a special token, so a model does not learn where to "
-        f"stop: {found}. Do one of these: {next_one}take a template of your own as a file that writes an end token behind each "
-        "answer, inside of {% generation %}; or set encode.chat.stop_token: unchecked, if your model is to stop by other means."
+        "encode.chat",
+        f"none of {answers.n_answers:,} trained answers ends with a special token, so a model does not learn where "
+        f"to stop: {found}.",
+        f"Do one of these: {next_one}take a template of your own as a file that writes an end token behind each "
+        "answer, inside of {% generation %}; or set encode.chat.stop_token: unchecked, if your model is to stop by "
+        "other means.",
     )
 
 

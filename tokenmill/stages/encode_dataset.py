@@ -198,8 +198,10 @@ def _refuse_epochs(epochs: Mapping[str, str], sources: Mapping[str | None, Docum
     for name, found in epochs.items():
         if Fraction(found) > EPOCHS_MAX:
             raise ParamsError(
-                f"sources.{name}.tokens: found {sources[name].tokens:,}, which is {float(Fraction(found)):,.0f} epochs of the "
-                f"source; allowed: at most {EPOCHS_MAX:,} epochs. Lower it, or add documents."
+                f"sources.{name}.tokens",
+                f"found {sources[name].tokens:,}, which is {float(Fraction(found)):,.0f} epochs of the source; "
+                f"allowed: at most {EPOCHS_MAX:,} epochs.",
+                "Lower it, or add documents.",
             )
 
 

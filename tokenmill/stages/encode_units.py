@@ -107,7 +107,7 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
             name, row = self.unit.pieces[piece].shard.name, batch.rows()[error.index].as_py()
             if isinstance(error, SpecialTokenError):
                 raise SpecialTokenError(row, error.byte_offset, error.token, f"{name}, row {row}") from None
-            raise CorpusError(f"{name}, row {row}: {error}", code=error.code) from None
+            raise CorpusError(*error.inside(f"{name}, row {row}"), code=error.code) from None
 
 
 class _Output:

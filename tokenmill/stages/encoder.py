@@ -56,8 +56,9 @@ def _read_size(root: Path, size: int, cache_mb: int) -> Tokenizer:
 def no_such_size(size: int) -> ParamsError:
     """The error for one of encode.vocab_sizes that was not trained."""
     return ParamsError(
-        f"encode.vocab_sizes: found {size}; allowed: sizes of train_vocab.vocab_sizes, whose tokenizers are in "
-        f"{TOKENIZER_DIRECTORY}. Add {size} to train_vocab.vocab_sizes, or take it out here."
+        "encode.vocab_sizes",
+        f"found {size}; allowed: sizes of train_vocab.vocab_sizes, whose tokenizers are in {TOKENIZER_DIRECTORY}.",
+        f"Add {size} to train_vocab.vocab_sizes, or take it out here.",
     )
 
 
@@ -66,6 +67,7 @@ def special_id(tokenizer: Tokenizer, key: str, text: str | None) -> int | None:
     if text is None or text in tokenizer.special_tokens:
         return None if text is None else tokenizer.special_tokens[text]
     raise ParamsError(
-        f"encode.{key}: found {text!r}; allowed: one of the tokenizer's special tokens "
-        f"({listed(tokenizer.special_tokens)}), or null."
+        f"encode.{key}",
+        f"found {text!r}; allowed: one of the tokenizer's special tokens ({listed(tokenizer.special_tokens)}), or "
+        "null.",
     )

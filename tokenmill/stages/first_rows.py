@@ -104,8 +104,9 @@ def first_rows(shards: Sequence[Shard], source: Source, wanted: Wanted) -> First
     if not is_column_found and seen.n_files == len(shards) > 0:
         seen.wrong.append(
             ParamsError(
-                f"validate.language_column: {column!r} was found in no file ({without_language[0]}). Name the column or key that "
-                "holds a document's language, or set it to null."
+                "validate.language_column",
+                f"{column!r} was found in no file ({without_language[0]}).",
+                "Name the column or key that holds a document's language, or set it to null.",
             )
         )
     if (of_all := bad.error()) is not None:
@@ -223,11 +224,12 @@ def _check_chat(shard: Shard, batch: Batch, wanted: Wanted) -> None:
         wanted.chat.encode_batch(batch.messages.slice(0, _N_ENCODED))
     except ChatError as error:
         row = batch.rows()[error.index].as_py()
-        raise CorpusError(f"{shard.name}, row {row}: {error}", code=error.code) from None
+        raise CorpusError(*error.inside(f"{shard.name}, row {row}"), code=error.code) from None
     except UnitTimeoutError as error:
         raise CorpusError(
-            f"{shard.name}: its first conversations are not rendered after {wanted.seconds_max:g} s. Look for a loop in the chat "
-            "template that does not end, or raise run.unit_timeout_s.",
+            shard.name,
+            f"its first conversations are not rendered after {wanted.seconds_max:g} s.",
+            "Look for a loop in the chat template that does not end, or raise run.unit_timeout_s.",
             code=error.code,
         ) from None
     finally:

@@ -144,7 +144,7 @@ def _limits(root: Path, params: Params) -> Limits:
     try:
         return divide(params.run, reads_objects(params)).limits
     except ParamsError as error:
-        raise ParamsError(f"{root / PARAMS_FILE}: {error}", code=error.code) from None
+        raise ParamsError(*error.inside(root / PARAMS_FILE), code=error.code) from None
 
 
 @contextmanager
@@ -208,8 +208,9 @@ def _refuse_equal_files(params: Params) -> None:
     stems = Counter(one_file_stem(*one, None) for one in product(list(encode.splits) or [""], sources or [""]))
     if one_file and (twice := [stem for stem, n in stems.items() if n > 1]):
         raise ParamsError(
-            f"encode.formats: {one_file[0]}: two splits and sources have the file {twice[0]}, which is made of the names of "
-            "both. Rename one of them."
+            f"encode.formats: {one_file[0]}",
+            f"two splits and sources have the file {twice[0]}, which is made of the names of both.",
+            "Rename one of them.",
         )
 
 
@@ -221,8 +222,9 @@ def _check_gates(gates: Sequence[str], shards: Sequence[Shard]) -> None:
         _, kind, name = (*measure.split(".", 2), "", "")[:3]
         if kind == "source" and name not in names:
             raise ParamsError(
-                f"validate.gates: found {gate!r}; there is no source {name!r}. There are: {', '.join(sorted(names))}."
-                f"{did_you_mean(name, names)}",
+                "validate.gates",
+                f"found {gate!r}; there is no source {name!r}.",
+                f"There are: {', '.join(sorted(names))}.{did_you_mean(name, names)}",
                 code="TM102",
             )
 

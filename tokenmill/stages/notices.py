@@ -22,7 +22,7 @@ class Notice:
     @classmethod
     def of_failure(cls, root: Path, error: BaseException, how: str = "failed", reason: str | None = None) -> Self:
         """The notice of a refresh that ended with `error`. `reason`: replaces the error's text."""
-        words = of_the_machine(error) if isinstance(error, OSError) else str(error) or type(error).__name__
+        words = str(of_the_machine(error)) if isinstance(error, OSError) else str(error) or type(error).__name__
         return cls("failure", f"tokenmill refresh {how}", f"{_place(root)}: error[{code_of(error)}]: {reason or words}")
 
     @classmethod

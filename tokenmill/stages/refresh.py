@@ -71,8 +71,9 @@ def refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]]) -> 
     root, limits = build.root, build.params.refresh
     if build.params.tokenizer is None:
         raise ParamsError(
-            "tokenizer: null: a refresh would train another tokenizer with every new file. Publish one, and name it in "
-            "params.yaml: tokenizer: {from: ., name: tokenizer, version: v1.0.0}."
+            "tokenizer: null",
+            "a refresh would train another tokenizer with every new file.",
+            "Publish one, and name it in params.yaml: tokenizer: {from: ., name: tokenizer, version: v1.0.0}.",
         )
     _refuse_foreign_changes(root)
     _refuse_branch_behind_upstream(root)
@@ -92,7 +93,8 @@ def _refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]], be
     past = drift.past(limits)
     if past and limits.on_drift == "fail":
         raise ValidationError(
-            f"refresh: the new documents drift: {'; '.join(past)}. Nothing was committed or published.",
+            "refresh",
+            f"the new documents drift: {'; '.join(past)}. Nothing was committed or published.",
             code="TM502",
         )
     if past:
@@ -133,7 +135,7 @@ def update_imports(root: Path) -> None:
             except (DvcException, OSError) as error:
                 repo.checkout([stage.path], force=True)  # a failed update has already deleted the old data
                 raise VersionsError(
-                    f"{stage.path}: `dvc update` failed: {error}. The data is as it was before."
+                    stage.path, f"`dvc update` failed: {error}. The data is as it was before."
                 ) from error
 
 
@@ -181,7 +183,7 @@ def _refuse_foreign_changes(root: Path) -> None:
     """Raises VersionsError for uncommitted files that neither a refresh nor a build writes."""
     foreign = [name for name in git.changed_files(root) if not _is_own(name)]
     if foreign:
-        raise VersionsError(f"{root}: not committed: {', '.join(foreign[:5])}. Commit them, and refresh again.")
+        raise VersionsError(root, f"not committed: {', '.join(foreign[:5])}.", "Commit them, and refresh again.")
 
 
 def _refuse_branch_behind_upstream(root: Path) -> None:
@@ -190,8 +192,9 @@ def _refuse_branch_behind_upstream(root: Path) -> None:
         git.git(root, "fetch", "--quiet")
         if n := int(git.git(root, "rev-list", "--count", "HEAD..@{upstream}")):
             raise VersionsError(
-                f"{root}: its branch is behind its upstream (commits: {n}), so what a refresh commits could not be pushed. Run "
-                "`git pull`, and refresh again."
+                root,
+                f"its branch is behind its upstream (commits: {n}), so what a refresh commits could not be pushed.",
+                "Run `git pull`, and refresh again.",
             )
 
 

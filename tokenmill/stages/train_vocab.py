@@ -189,18 +189,21 @@ def base_of(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:
     base = Tokenizer.load(root / params.extend.path)
     if base.digest != params.extend.digest:
         raise ParamsError(
-            f"train_vocab.extend.digest: found {base.digest} at {params.extend.path}, expected {params.extend.digest}. "
-            "Restore that tokenizer, or put the digest found into params.yaml."
+            "train_vocab.extend.digest",
+            f"found {base.digest} at {params.extend.path}, expected {params.extend.digest}.",
+            "Restore that tokenizer, or put the digest found into params.yaml.",
         )
     check_golden(root / params.extend.path, base)
     if base.steps != steps_of(pattern):
         raise ParamsError(
-            f"count.pattern: found {pattern!r}, expected that of the tokenizer to extend, {base.pattern or base.steps!r}."
+            "count.pattern",
+            f"found {pattern!r}, expected that of the tokenizer to extend, {base.pattern or base.steps!r}.",
         )
     if missing := [token for token in params.special_tokens if token not in base.special_tokens]:
         raise ParamsError(
-            f"train_vocab.special_tokens: {missing[0]!r} is not in {params.extend.path}; expected some of "
-            f"{listed(base.special_tokens)}. An extended tokenizer keeps the special tokens that it has."
+            "train_vocab.special_tokens",
+            f"{missing[0]!r} is not in {params.extend.path}; expected some of {listed(base.special_tokens)}. An "
+            "extended tokenizer keeps the special tokens that it has.",
         )
     return base
 
@@ -213,9 +216,10 @@ def _check_fits(path: Path, memory: Memory) -> None:
     needed_mb = memory.base_mb + int(n_bytes * _MEMORY_PER_BYTE / 1e6)
     if needed_mb > memory.mb_max:
         raise CountsError(
-            f"{path}: to learn from {metadata.num_rows:,} distinct pre-tokens of {n_bytes / 1e6:,.0f} MB together takes about "
-            f"{needed_mb:,} MB; run.memory_mb_max allows {memory.mb_max:,}. Raise it, or raise count.count_min, which drops rare "
-            "pre-tokens."
+            path,
+            f"to learn from {metadata.num_rows:,} distinct pre-tokens of {n_bytes / 1000000.0:,.0f} MB together "
+            f"takes about {needed_mb:,} MB; run.memory_mb_max allows {memory.mb_max:,}.",
+            "Raise it, or raise count.count_min, which drops rare pre-tokens.",
         )
 
 

@@ -82,7 +82,7 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Po
         (tables, [table.name for table in manifest.tables]),
     ):
         for name, wrong in wrong_files(names, files_below(below)):
-            raise ValidationError(f"{below.relative_to(runner.root)}/{name}: {wrong}")
+            raise ValidationError(f"{below.relative_to(runner.root)}/{name}", f"{wrong}")
     raise_first([*wrong_names(manifest), *misplaced(manifest)], _MANIFEST)
     raise_first(wrong_in_itself(manifest), _MANIFEST)
     raise_first(wrong_digest(manifest, read(directory / MANIFEST_FILE)), _MANIFEST)
@@ -133,7 +133,7 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Po
         )
         write_tables(parts, runner.has_ids, tokenizer, scratch, splits)
         for name, wrong in wrong_tables(scratch, tables):
-            raise ValidationError(f"{TABLES_DIRECTORY}/{name}: {wrong}. Run `tokenmill build --force`.")
+            raise ValidationError(f"{TABLES_DIRECTORY}/{name}", f"{wrong}.", "Run `tokenmill build --force`.")
     _check_sets(manifest, directory, corpus.units, done, tokenizer, runner, run_units)
     _check_sizes(runner, params.sample_documents)
     decodes = tokenizer.model is not None
@@ -192,9 +192,9 @@ def _check_sizes(runner: UnitRunner, sample_documents: int) -> None:
         dataset = below / Path(TOKENS_DIRECTORY).name
         found = verify(dataset, VerifyOptions(None, runner.root, sample_documents, _SEED, runner.memory.own_threads))
         for reason in found.not_checked:
-            raise ValidationError(f"{dataset.relative_to(runner.root)}: cannot be checked: {reason}")
+            raise ValidationError(dataset.relative_to(runner.root), f"cannot be checked: {reason}")
         for finding in found.findings:
-            raise ValidationError(f"{dataset.relative_to(runner.root)}/{finding.file}: {finding.what}")
+            raise ValidationError(f"{dataset.relative_to(runner.root)}/{finding.file}", f"{finding.what}")
 
 
 def _check_sets(
@@ -238,7 +238,7 @@ def _check_sets(
         code,
     )
     for name, wrong in runner.drive(checks, run_units):
-        raise ValidationError(f"{TOKENS_DIRECTORY}/{name}: {wrong}")
+        raise ValidationError(f"{TOKENS_DIRECTORY}/{name}", f"{wrong}")
 
 
 def _keys(
@@ -300,7 +300,7 @@ def _check_digests(manifest: Manifest, runner: UnitRunner) -> None:
         path = runner.root / folder / name
         if runner.digests.fact(path, "sha256", str, partial(sha256_file, path)) != sha256:
             raise ValidationError(
-                f"{path}: not the file that the manifest names (sha256 {sha256[:16]}…). Run `tokenmill build --force`."
+                path, f"not the file that the manifest names (sha256 {sha256[:16]}…).", "Run `tokenmill build --force`."
             )
 
 
@@ -309,6 +309,7 @@ def _check_rows(unit: Unit, entry: OutputShard | None) -> None:
     named, expected = None if entry is None else entry.pieces, starts_of(unit)
     if named != expected:
         raise ValidationError(
-            f"{_MANIFEST}: {unit.output}: expected the documents from {expected}; found {named}. "
-            "Run `tokenmill build --force`."
+            f"{_MANIFEST}: {unit.output}",
+            f"expected the documents from {expected}; found {named}.",
+            "Run `tokenmill build --force`.",
         )

@@ -48,7 +48,7 @@ def place_of(text: str) -> str:
         return os.path.abspath(local_path(text))  # noqa: PTH100 — resolve() would follow links
     found = place(text)
     if found.scheme == "hf":
-        raise StorageError(f"{text}: datasets are kept at s3://, gs://, az:// or in a folder. Name one of these.")
+        raise StorageError(text, "datasets are kept at s3://, gs://, az:// or in a folder.", "Name one of these.")
     return found.url.rstrip("/")
 
 
@@ -72,8 +72,9 @@ def files_below(folder: Path) -> Iterator[Path]:
             elif not stat.S_ISDIR(mode):
                 kind = "a symbolic link" if stat.S_ISLNK(mode) else "a FIFO, a socket or a device"
                 raise StorageError(
-                    f"{path}: is {kind}; expected files and folders alone, and nothing was followed. Remove it, or copy the "
-                    "folder with `cp -rL`, which puts the files themselves in place of links."
+                    path,
+                    f"is {kind}; expected files and folders alone, and nothing was followed.",
+                    "Remove it, or copy the folder with `cp -rL`, which puts the files themselves in place of links.",
                 )
 
 

@@ -50,7 +50,7 @@ def get_range(stored: StoredObject, start: int, stop: int) -> memoryview:
             hub.utils.hf_raise_for_status(answer)
             if answer.status_code == 200 and stop - start < stored.n_bytes:
                 raise StorageError(
-                    f"{stored.url}: the hub sends whole files alone, not parts of them. Download the file."
+                    stored.url, "the hub sends whole files alone, not parts of them.", "Download the file."
                 )
             content = answer.read()
     except hub.errors.EntryNotFoundError:
@@ -59,7 +59,7 @@ def get_range(stored: StoredObject, start: int, stop: int) -> memoryview:
         raise _told(stored.url, error) from None
     if len(content) != stop - start:
         raise PassingError(
-            f"{stored.url}: the hub sent {len(content):,} bytes in place of {stop - start:,}. Try again."
+            stored.url, f"the hub sent {len(content):,} bytes in place of {stop - start:,}.", "Try again."
         )
     return memoryview(content)
 
@@ -77,7 +77,7 @@ def _hub(url: str) -> Any:
         import huggingface_hub.utils
     except ModuleNotFoundError:
         raise StorageError(
-            f"{url}: huggingface_hub, which reads hf://, is not installed. Run `pip install tokenmill[hf]`."
+            url, "huggingface_hub, which reads hf://, is not installed.", "Run `pip install tokenmill[hf]`."
         ) from None
     return huggingface_hub
 
@@ -92,17 +92,18 @@ def _told(url: str, error: Exception) -> TokenmillError:
     status = getattr(getattr(error, "response", None), "status_code", None)
     kind = type(error).__name__
     if kind == "OfflineModeIsEnabled":
-        return StorageError(f"{url}: HF_HUB_OFFLINE is set, so the hub is not asked. Unset it.")
+        return StorageError(url, "HF_HUB_OFFLINE is set, so the hub is not asked.", "Unset it.")
     if kind == "RevisionNotFoundError":
-        return StorageError(f"{url}: the dataset has no such revision. Correct what stands behind @.")
+        return StorageError(url, "the dataset has no such revision.", "Correct what stands behind @.")
     if kind in ("RepositoryNotFoundError", "GatedRepoError", "HFValidationError") or status in (401, 403):
         return StorageError(
-            f"{url}: there is no such dataset, or the token may not read it. Correct the name, or set HF_TOKEN to the token of a "
-            "user who has access to it."
+            url,
+            "there is no such dataset, or the token may not read it.",
+            "Correct the name, or set HF_TOKEN to the token of a user who has access to it.",
         )
     if status is None or status in _PASSING_STATUS:
         why = kind if status is None else f"status {status}"
         return PassingError(
-            f"{url}: the hub cannot be reached now ({why}). Check the network and HF_ENDPOINT, and try again."
+            url, f"the hub cannot be reached now ({why}).", "Check the network and HF_ENDPOINT, and try again."
         )
-    return StorageError(f"{url}: the hub refuses the request (status {status}). Check the URL and HF_ENDPOINT.")
+    return StorageError(url, f"the hub refuses the request (status {status}).", "Check the URL and HF_ENDPOINT.")

@@ -47,8 +47,9 @@ def _made(scheme: str, bucket: str) -> "ObjectStore":
         from obstore.store import AzureStore, GCSStore, S3Store
     except ModuleNotFoundError:
         raise StorageError(
-            f"{scheme}://{bucket}: obstore, which reads and writes object storage, is not installed. Run `pip install "
-            "tokenmill[storage]`."
+            f"{scheme}://{bucket}",
+            "obstore, which reads and writes object storage, is not installed.",
+            "Run `pip install tokenmill[storage]`.",
         ) from None
     options: Any = dict(_TIMES)
     try:
@@ -72,13 +73,16 @@ def _s3_settings(bucket: str, options: dict[str, Any]) -> dict[str, Any]:
     if endpoint is not None and endpoint.lower().startswith("http://"):
         if not _is_on("AWS_ALLOW_HTTP"):
             raise StorageError(
-                f"s3://{bucket}: the endpoint {shown_address(endpoint)} has no TLS, so others on the network can read the data. "
-                "Name an https:// endpoint in AWS_ENDPOINT_URL, or set AWS_ALLOW_HTTP=true."
+                f"s3://{bucket}",
+                f"the endpoint {shown_address(endpoint)} has no TLS, so others on the network can read the data.",
+                "Name an https:// endpoint in AWS_ENDPOINT_URL, or set AWS_ALLOW_HTTP=true.",
             )
         options["allow_http"] = True
     if bool(_first("AWS_ACCESS_KEY_ID")) != bool(_first("AWS_SECRET_ACCESS_KEY")):
         raise StorageError(
-            f"s3://{bucket}: of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY only one is set. Set both, or none of them."
+            f"s3://{bucket}",
+            "of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY only one is set.",
+            "Set both, or none of them.",
         )
     if _first("AWS_ACCESS_KEY_ID") or _is_on("AWS_SKIP_SIGNATURE"):
         return settings
@@ -87,9 +91,11 @@ def _s3_settings(bucket: str, options: dict[str, Any]) -> dict[str, Any]:
     if "AWS_PROFILE" in os.environ:
         kind = "of another kind (a role, single sign-on or a program)" if profile else "missing"
         raise StorageError(
-            f"s3://{bucket}: the keys of profile {name!r}, which AWS_PROFILE names, are {kind} in {_file('credentials')} and "
-            f"{_file('config')}. Put aws_access_key_id and aws_secret_access_key there, or set AWS_ACCESS_KEY_ID, "
-            "AWS_SECRET_ACCESS_KEY and, where it is needed, AWS_SESSION_TOKEN."
+            f"s3://{bucket}",
+            f"the keys of profile {name!r}, which AWS_PROFILE names, are {kind} in "
+            f"{_file('credentials')} and {_file('config')}.",
+            "Put aws_access_key_id and aws_secret_access_key there, or set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY "
+            "and, where it is needed, AWS_SESSION_TOKEN.",
         )
     if not _first(*_ROLES) and _is_on("AWS_EC2_METADATA_DISABLED"):
         raise no_credentials(f"s3://{bucket}")
@@ -115,7 +121,7 @@ def _profile(name: str) -> dict[str, str]:
             parser.read(_file(kind), encoding="utf-8")
         except (configparser.Error, UnicodeDecodeError):
             # Its message would show the line, which may be a secret.
-            raise StorageError(f"{_file(kind)}: is no file of profiles in the ini format. Correct it.") from None
+            raise StorageError(_file(kind), "is no file of profiles in the ini format.", "Correct it.") from None
         if parser.has_section(section):
             found |= {key: value.strip() for key, value in parser.items(section)}
     return found

@@ -54,66 +54,73 @@ def storage_error(url: str, error: Exception) -> TokenmillError:
         return no_credentials(url)
     if any(word in text for word in _OF_GOOGLE_FILE):
         return StorageError(
-            f"{url}: the file of Google's credentials on {gethostname()} (GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_SERVICE_ACCOUNT, "
-            "or gcloud's own) is missing, or is none of the kinds service_account and authorized_user, with a whole key. Name a "
-            "file that Google's console or "
-            "`gcloud auth application-default login` wrote."
+            url,
+            f"the file of Google's credentials on {gethostname()} (GOOGLE_APPLICATION_CREDENTIALS, "
+            "GOOGLE_SERVICE_ACCOUNT, or gcloud's own) is missing, or is none of the kinds service_account and "
+            "authorized_user, with a whole key.",
+            "Name a file that Google's console or `gcloud auth application-default login` wrote.",
         )
     if any(word in text for word in _OF_AZURE_KEY):
         return StorageError(
-            f"{url}: AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN is not written as Azure gives it. Copy it again, whole."
+            url,
+            "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN is not written as Azure gives it.",
+            "Copy it again, whole.",
         )
     if "builder error" in text and "http://" in text:
         variable = {"gs:": "GOOGLE", "az:": "AZURE"}.get(scheme, "AWS")
         return StorageError(
-            f"{url}: the endpoint has no TLS, so others on the network can read the data. Name an https:// endpoint, or set "
-            f"{variable}_ALLOW_HTTP=true."
+            url,
+            "the endpoint has no TLS, so others on the network can read the data.",
+            f"Name an https:// endpoint, or set {variable}_ALLOW_HTTP=true.",
         )
     if any(word in text for word in _OF_REGION):
         return StorageError(
-            f"{url}: the bucket is in another region than the client. Set AWS_REGION to the bucket's region."
+            url, "the bucket is in another region than the client.", "Set AWS_REGION to the bucket's region."
         )
     if any(word in text for word in _OF_KEYS) or status == 401:
-        return StorageError(f"{url}: the storage does not take the credentials ({said}). Correct or renew them.")
+        return StorageError(url, f"the storage does not take the credentials ({said}).", "Correct or renew them.")
     if "NoSuchBucket" in text or "ContainerNotFound" in text or "The specified bucket does not exist" in text:
         return StorageError(
-            f"{bucket}: there is no such bucket. Correct its name, or the endpoint that the client asks."
+            bucket, "there is no such bucket.", "Correct its name, or the endpoint that the client asks."
         )
     if status == 403 or type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
-        return StorageError(f"{url}: access is denied ({said or 'no permission'}). Use credentials that may do this.")
+        return StorageError(url, f"access is denied ({said or 'no permission'}).", "Use credentials that may do this.")
     if type(error).__name__ == "InvalidPathError":
         return StorageError(
-            f"{url}: an object below it has a name with an empty part (`//`), `.` or `..`, which the client cannot name. "
-            "Rename the object, or narrow the glob to another folder."
+            url,
+            "an object below it has a name with an empty part (`//`), `.` or `..`, which the client cannot name.",
+            "Rename the object, or narrow the glob to another folder.",
         )
     if isinstance(error, FileNotFoundError):
         return gone(url)
     if type(error).__name__ == "PreconditionError":
         return changed(url)
     if "MissingAccount" in text:
-        return StorageError(f"{url}: no storage account is named. Set AZURE_STORAGE_ACCOUNT_NAME.")
+        return StorageError(url, "no storage account is named.", "Set AZURE_STORAGE_ACCOUNT_NAME.")
     why = next((words for word, words in _PASSING_WORDS.items() if word in text), None)
     if status >= 500 or status in _PASSING_STATUS or (not status and why):
         return PassingError(
-            f"{url}: the storage cannot be reached now ({said or why}). Check the network and, for {scheme}//, the endpoint; then "
-            "run the command again: what is finished is kept."
+            url,
+            f"the storage cannot be reached now ({said or why}).",
+            f"Check the network and, for {scheme}//, the endpoint; then run the command again: what is finished is "
+            "kept.",
         )
     return StorageError(
-        f"{url}: the storage refuses the request ({said or type(error).__name__}). Check the URL and the endpoint."
+        url, f"the storage refuses the request ({said or type(error).__name__}).", "Check the URL and the endpoint."
     )
 
 
 def gone(url: str) -> CorpusError:
     """The error for an object that is not there any more."""
     return CorpusError(
-        f"{url}: is not there any more: it was deleted after it was listed. Run the command again.", code="TM207"
+        url, "is not there any more: it was deleted after it was listed.", "Run the command again.", code="TM207"
     )
 
 
 def changed(url: str) -> CorpusError:
     """The error for an object that is not the one that was listed."""
     return CorpusError(
-        f"{url}: changed after it was listed. Run the command again when nothing writes to it any more.", code="TM207"
+        url, "changed after it was listed.", "Run the command again when nothing writes to it any more.", code="TM207"
     )
 
 
@@ -125,5 +132,7 @@ def no_credentials(url: str) -> StorageError:
         "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY (for a public one AZURE_SKIP_SIGNATURE=true)",
     }
     return StorageError(
-        f"{url}: no credentials were found on {gethostname()}. Set {names[url.partition(':')[0]]}, and run the command again."
+        url,
+        f"no credentials were found on {gethostname()}.",
+        f"Set {names[url.partition(':')[0]]}, and run the command again.",
     )

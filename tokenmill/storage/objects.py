@@ -70,7 +70,7 @@ def get(url: str) -> bytes:
 
         found = obstore.get(store, key)
         if (n_bytes := found.meta["size"]) > READ_BYTES_MAX:
-            raise CorpusError(f"{url}: cannot be read: {words_of_large(n_bytes)}. Delete it if it is not yours.")
+            raise CorpusError(url, f"cannot be read: {words_of_large(n_bytes)}.", "Delete it if it is not yours.")
         return bytes(found.bytes())
 
 

@@ -16,21 +16,21 @@ _ANNEX = re.compile(rb"/annex/objects/[^\n]*\s*")
 _ANNEX_LINK = ".git/annex/objects/"
 
 
-def words_of_pointer(name: str, content: bytes) -> str | None:
-    """The message about a file with this content if it is a pointer; else None. `name`: its name in the message."""
+def words_of_pointer(content: bytes) -> tuple[str, str] | None:
+    """Says what a file with this content is and what to do, if it is a pointer; else None."""
     if len(content) > POINTER_BYTES_MAX:
         return None
     if _LFS.fullmatch(content):
-        return f"{name}: is a pointer of Git LFS, not the file itself. Run `git lfs pull`."
+        return "is a pointer of Git LFS, not the file itself.", "Run `git lfs pull`."
     if _ANNEX.fullmatch(content):
-        return f"{name}: is a pointer of git-annex, not the file itself. Run `git annex get`."
+        return "is a pointer of git-annex, not the file itself.", "Run `git annex get`."
     return None
 
 
 def refuse_pointer(name: str, file: IO[bytes]) -> None:
     """Raises PointerError if the open file of documents is a pointer. Moves the file's position."""
-    if words := words_of_pointer(name, file.read(POINTER_BYTES_MAX + 1)):
-        raise PointerError(words)
+    if words := words_of_pointer(file.read(POINTER_BYTES_MAX + 1)):
+        raise PointerError(name, *words)
 
 
 def how_to_restore(target: str) -> str:

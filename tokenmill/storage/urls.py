@@ -63,13 +63,13 @@ def local_path(text: str) -> str:
     """
     if found := _MISTYPED.match(text):
         raise StorageError(
-            f"{text}: expected {found[1].lower()}:// at its begin. Correct it; a folder of that name is ./{text}."
+            text, f"expected {found[1].lower()}:// at its begin.", f"Correct it; a folder of that name is ./{text}."
         )
     if not text.lower().startswith("file://"):
         return text
     rest = text[len("file://") :]
     if not rest.startswith("/"):
-        raise StorageError(f"{text}: expected file:/// and a path from the root on this machine. Correct it.")
+        raise StorageError(text, "expected file:/// and a path from the root on this machine.", "Correct it.")
     return unquote(rest)
 
 
@@ -82,8 +82,9 @@ def dataset_folder(dataset: str) -> Path:
     if is_url(dataset):
         url = place(dataset).url
         raise StorageError(
-            f"{url}: in object storage; expected a folder on this machine, because tokens are read at random. "
-            f"Run `tokenmill download {url} DIR`, and use DIR/tokens."
+            url,
+            "in object storage; expected a folder on this machine, because tokens are read at random.",
+            f"Run `tokenmill download {url} DIR`, and use DIR/tokens.",
         )
     return Path(local_path(dataset))
 
@@ -101,21 +102,24 @@ def place(url: str) -> ObjectPlace:
     first, _, key = rest.partition("/")
     if scheme not in SCHEMES:
         raise StorageError(
-            f"{scheme}://: expected a URL that begins with {', '.join(f'{one}://' for one in SCHEMES)} or file://. Correct it."
+            f"{scheme}://",
+            f"expected a URL that begins with {', '.join(f'{one}://' for one in SCHEMES)} or file://.",
+            "Correct it.",
         )
     if "@" in first:
         raise StorageError(
-            f"{scheme}://{first.rpartition('@')[2]}: the URL holds a user or a password, which would be written to the manifest. "
-            "Take it out, and put credentials into the environment or a profile."
+            f"{scheme}://{first.rpartition('@')[2]}",
+            "the URL holds a user or a password, which would be written to the manifest.",
+            "Take it out, and put credentials into the environment or a profile.",
         )
     bucket = first
     if scheme == "hf":
         kind, organization, name, *path = [*rest.split("/", 3), "", "", ""][:4]
         bucket, key = f"{kind}/{organization}/{name}", "".join(path)
         if kind != "datasets" or not organization or not name:
-            raise StorageError(f"{url}: expected hf://datasets/ORGANIZATION/NAME/path, or NAME@REVISION. Correct it.")
+            raise StorageError(url, "expected hf://datasets/ORGANIZATION/NAME/path, or NAME@REVISION.", "Correct it.")
     elif not bucket or ":" in bucket:
-        raise StorageError(f"{url}: expected {scheme}://BUCKET/path. Correct it.")
+        raise StorageError(url, f"expected {scheme}://BUCKET/path.", "Correct it.")
     return ObjectPlace(scheme, bucket, key.strip("/"))
 
 
@@ -123,8 +127,10 @@ def refuse_password(where: str, text: str) -> None:
     """Raises ParamsError if a text holds a URL with a password."""
     if has_password(text):
         raise ParamsError(
-            f"{where}: a URL with a password, which would be written to files and logs that others read. Take it out. git takes it "
-            "from a credential helper or uses an ssh key, and DVC takes it from .dvc/config.local or the environment."
+            where,
+            "a URL with a password, which would be written to files and logs that others read.",
+            "Take it out. git takes it from a credential helper or uses an ssh key, and DVC takes it from "
+            ".dvc/config.local or the environment.",
         )
 
 

@@ -13,7 +13,7 @@ def refuse_other_encoding(folder: Path) -> None:
         str(folder).encode()
     except UnicodeEncodeError:
         raise ParamsError(
-            f"{folder}: the path of a project is to be UTF-8, and this one is not. Rename the folder."
+            folder, "the path of a project is to be UTF-8, and this one is not.", "Rename the folder."
         ) from None
 
 
@@ -29,14 +29,13 @@ def check_writable(folders: Iterable[Path]) -> None:
         to_write = "there" if there == folder else f"into {folder}"
         if not there.is_dir():
             raise TokenmillError(
-                f"{there}: expected a folder, found a file. A build writes {to_write}: move the file away.",
+                there,
+                f"expected a folder, found a file. A build writes {to_write}.",
+                "Move the file away.",
                 code="TM602",
-                fix="move the file away.",
             )
         if not may_write(there):
-            fix = "change the folder's owner or permissions (`ls -ld` shows them), or see whether its disk is mounted read-only."
+            fix = "Change the folder's owner or permissions (`ls -ld` shows them), or see whether its disk is mounted read-only."
             raise TokenmillError(
-                f"{there}: this user may not write into the folder. A build writes {to_write}: {fix}",
-                code="TM602",
-                fix=fix,
+                there, f"this user may not write into the folder. A build writes {to_write}.", fix, code="TM602"
             )

@@ -47,7 +47,7 @@ def _text(path: Path) -> str:
     try:
         return read(path).decode()
     except UnicodeDecodeError as error:
-        raise TokenizerError(f"{path}: not UTF-8 at byte {error.start}. Save it as UTF-8.") from None
+        raise TokenizerError(path, f"not UTF-8 at byte {error.start}.", "Save it as UTF-8.") from None
 
 
 def _named(found: object, path: Path) -> dict[str, str]:
@@ -58,13 +58,14 @@ def _named(found: object, path: Path) -> dict[str, str]:
     for name, template in (found if isinstance(found, dict) else {DEFAULT: found}).items():
         if not isinstance(name, str) or not isinstance(template, str):
             raise TokenizerError(
-                f"{path}: chat_template: expected a text, or a list of objects with the texts name and template; found "
-                f"{name!r:.60} with {type(template).__name__}. Correct it, or save the right template in a file, and name that "
-                "file as the template."
+                f"{path}: chat_template",
+                f"expected a text, or a list of objects with the texts name and template; found {name!r:.60} with "
+                f"{type(template).__name__}.",
+                "Correct it, or save the right template in a file, and name that file as the template.",
             )
         if "/" in name or name.startswith("."):
             raise TokenizerError(
-                f"{path}: chat_template: expected names that a file can have; found {name!r:.60}. Rename it."
+                f"{path}: chat_template", f"expected names that a file can have; found {name!r:.60}.", "Rename it."
             )
         named[name] = template
     return named

@@ -75,7 +75,8 @@ def plain_lists(lists: Any, id_max: int) -> Any:
         rows = iter(lists)
     except TypeError:
         raise TokenizerError(
-            f"ids: expected lists of integers from 0 to {id_max}; found {reprlib.repr(lists):.60} ({type(lists).__name__})."
+            "ids",
+            f"expected lists of integers from 0 to {id_max}; found {reprlib.repr(lists):.60} ({type(lists).__name__}).",
         ) from None
     values, ends = array("I"), array("q", [0])
     try:
@@ -91,7 +92,8 @@ def plain_lists(lists: Any, id_max: int) -> Any:
             ends.append(len(values))
     except (TypeError, TokenizerError) as error:
         raise TokenizerError(
-            f"ids: expected lists of integers from 0 to {id_max}; list {len(ends) - 1}: {str(error).removeprefix('ids: ')}"
+            "ids",
+            f"expected lists of integers from 0 to {id_max}; list {len(ends) - 1}: {str(error).removeprefix('ids: ')}",
         ) from None
     flat = pa.Array.from_buffers(pa.uint32(), len(values), [None, pa.py_buffer(values)])
     offsets = pa.Array.from_buffers(pa.int64(), len(ends), [None, pa.py_buffer(ends)])

@@ -190,7 +190,7 @@ def _sha256(text: str) -> str:
 def check_id(id: object, place: str) -> int:
     """The id, if it is a valid one. Raises a TokenizerError whose message begins with `place`."""
     if type(id) is not int or not 0 <= id <= ID_MAX:
-        raise TokenizerError(f"{place}: id {shown(id)}; expected an integer from 0 to {ID_MAX:,}.")
+        raise TokenizerError(place, f"id {shown(id)}; expected an integer from 0 to {ID_MAX:,}.")
     return id
 
 

@@ -83,7 +83,7 @@ class Tokenizer:
             try:
                 _ = self._engine
             except TokenizerError as error:
-                raise TokenizerError(f"{place}: {error}") from None
+                raise TokenizerError(*error.inside(place)) from None
         self._with_model: Callable[[Model], Tokenizer] = lambda other: Tokenizer(other, place, cache_mb_max)
         self._hides_special = model.nfc and any(one.special and one.normalized for one in model.added)
         self._content = b""
@@ -123,13 +123,15 @@ class Tokenizer:
         if file.suffix != ".tiktoken":
             if pattern is not None or special_tokens is not None:
                 raise TokenizerError(
-                    f"{file}: pattern= and special_tokens= go with a .tiktoken file; tokenizer.json has its own."
+                    file, "pattern= and special_tokens= go with a .tiktoken file; tokenizer.json has its own."
                 )
             return cls._from_json(content, str(file), cache_mb_max, None if file == Path(path) else file.parent)
         if pattern is None:
             names = ", ".join(patterns.names())
             raise TokenizerError(
-                f"{file}: a .tiktoken file does not say how text is split. Give pattern= (--pattern): {names}, or a regex."
+                file,
+                "a .tiktoken file does not say how text is split.",
+                f"Give pattern= (--pattern): {names}, or a regex.",
             )
         steps = patterns.steps_of(pattern)
         ranks = tiktoken_file.read_ranks(content, str(file))
@@ -239,7 +241,7 @@ class Tokenizer:
                 continue
             if token not in self.special_tokens:
                 raise ParamsError(
-                    f"{name}: {token!r} is no special token of this tokenizer; it has: {listed(self.special_tokens)}."
+                    name, f"{token!r} is no special token of this tokenizer; it has: {listed(self.special_tokens)}."
                 )
             config[key] = token
         files = {"tokenizer.json": self._file, "tokenizer_config.json": _json(config)}
@@ -261,7 +263,7 @@ class Tokenizer:
             return self._engine_for(special).encode(text)
         except UnicodeEncodeError as error:
             raise CorpusError(
-                f"the text has a lone surrogate at character {error.start}. Decode it with errors='replace'."
+                "", f"the text has a lone surrogate at character {error.start}.", "Decode it with errors='replace'."
             ) from None
 
     def encode_batch(
@@ -582,7 +584,7 @@ def shared(path: str, digest: str, cache_mb_max: int) -> Tokenizer:
     """The tokenizer of a pickle that has its path. Raises TokenizerError if another one is there."""
     tokenizer = Tokenizer.load(path, cache_mb_max=cache_mb_max)
     if tokenizer.digest != digest:
-        raise TokenizerError(f"{path}: expected the tokenizer with the digest {digest}; found {tokenizer.digest}.")
+        raise TokenizerError(path, f"expected the tokenizer with the digest {digest}; found {tokenizer.digest}.")
     tokenizer.shared_at = Path(path)
     return tokenizer
 

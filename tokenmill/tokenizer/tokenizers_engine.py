@@ -91,8 +91,10 @@ class TokenizersEngine:
                 parts = splitter.pre_tokenize_str(piece) if splitter else [(piece, None)]
             if (left := left - sum(len(part.encode()) for part, _ in parts)) < 0:
                 raise TokenizerError(
-                    f"the normalizer and the pre_tokenizer make a text of {len(text):,} characters more than 6 times as long. "
-                    "Split it, or remove what they insert."
+                    "",
+                    f"the normalizer and the pre_tokenizer make a text of {len(text):,} characters more than 6 times "
+                    "as long.",
+                    "Split it, or remove what they insert.",
                 )
 
     def _check(self, ids: list[int], text: str) -> None:
@@ -104,12 +106,16 @@ class TokenizersEngine:
         start, end = self.spans(text)[i]
         if id == self._missing_id:
             raise TokenizerError(
-                f"the vocabulary has no token for {text[start:end]!r:.40}, or a byte of it, at character {start}; the "
-                "tokenizers library would leave it out. Use a tokenizer with an unknown token or all 256 bytes."
+                "",
+                f"the vocabulary has no token for {text[start:end]!r:.40}, or a byte of it, at character {start}; "
+                "the tokenizers library would leave it out.",
+                "Use a tokenizer with an unknown token or all 256 bytes.",
             )
         raise TokenizerError(
+            "",
             f"the tokenizer's own vocabulary makes the special token {self._control[id]!r:.60} of text at character "
-            f"{start}. Remove that text, or allow special tokens in text."
+            f"{start}.",
+            "Remove that text, or allow special tokens in text.",
         )
 
     def spans(self, text: str) -> list[tuple[int, int]]:
@@ -211,8 +217,9 @@ def check_distinct(document: dict[str, Any], place: str) -> None:
             text = one["content"]
             if one["normalized"] and (other := seen.setdefault(normalizer.normalize_str(text), text)) != text:
                 raise TokenizerError(
-                    f"added_tokens[{i}]: {text!r:.60} and {other!r:.60} are the same text after normalizing. Remove "
-                    "one, or set its normalized to false."
+                    f"added_tokens[{i}]",
+                    f"{text!r:.60} and {other!r:.60} are the same text after normalizing.",
+                    "Remove one, or set its normalized to false.",
                 )
 
 
@@ -292,9 +299,9 @@ def as_tokenizer_error(place: str) -> Iterator[None]:
         with counted(place):
             yield
     except TokenizerError as error:
-        raise TokenizerError(f"{place}: {error}") from None
+        raise TokenizerError(*error.inside(place)) from None
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         said = re.sub(r" at line \d+ column \d+$", "", str(error))
-        raise TokenizerError(f"{place}: the tokenizers library cannot handle it: {said}") from None
+        raise TokenizerError(place, f"the tokenizers library cannot handle it: {said}") from None

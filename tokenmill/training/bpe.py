@@ -141,7 +141,7 @@ def learn(
     forbidden = [token for text in special_tokens if (token := bytes_of(text)) is not None]
     if isinstance(counts, Counter):
         if counts.steps != steps:
-            raise ParamsError(f"pattern: found {pattern!r}; the counter counted with another. Give both the same.")
+            raise ParamsError("pattern", f"found {pattern!r}; the counter counted with another.", "Give both the same.")
     else:
         from tokenmill.counts.table import check_schema
 
@@ -315,23 +315,25 @@ def _check_reserved(special_tokens: Sequence[str], pad_vocab_to: int) -> None:
 
 
 def _taken(text: str) -> ParamsError:
-    return ParamsError(f"pad_vocab_to: {text} is a special token already. Give that one another name.")
+    return ParamsError("pad_vocab_to", f"{text} is a special token already.", "Give that one another name.")
 
 
 def _check_special_tokens(special_tokens: Sequence[str]) -> None:
     if isinstance(special_tokens, str):
         raise ParamsError(
-            f"special_tokens: expected a list of texts; found the text {special_tokens!r}. Put it into a list."
+            "special_tokens", f"expected a list of texts; found the text {special_tokens!r}.", "Put it into a list."
         )
     for text in special_tokens:
         if not is_text(text):
-            raise ParamsError(f"special_tokens: found {text!r:.60}; expected a text that is not empty.")
+            raise ParamsError("special_tokens", f"found {text!r:.60}; expected a text that is not empty.")
         if text in CHARACTERS:
-            raise ParamsError(f"special_tokens: {text!r} is how tokenizer.json writes a byte. Choose a longer text.")
+            raise ParamsError(
+                "special_tokens", f"{text!r} is how tokenizer.json writes a byte.", "Choose a longer text."
+            )
     if len(set(special_tokens)) < len(special_tokens):
         n_of = collections.Counter(special_tokens)
         twice = listed(text for text, n in n_of.items() if n > 1)
-        raise ParamsError(f"special_tokens: expected every token once; found twice: {twice}.")
+        raise ParamsError("special_tokens", f"expected every token once; found twice: {twice}.")
 
 
 def _check_goal(vocab_sizes: Sequence[int], goal: Goal, start: Model) -> None:
@@ -340,11 +342,12 @@ def _check_goal(vocab_sizes: Sequence[int], goal: Goal, start: Model) -> None:
     for vocab_size in vocab_sizes:
         if not hasattr(vocab_size, "__index__") or not smallest <= vocab_size <= ID_MAX:
             raise ParamsError(
-                f"vocab_size: found {vocab_size!r}; allowed: a whole number, {smallest} ({len(start.tokens)} {what} + "
-                f"{len(start.added)} special tokens) to {ID_MAX}."
+                "vocab_size",
+                f"found {vocab_size!r}; allowed: a whole number, {smallest} ({len(start.tokens)} {what} + "
+                f"{len(start.added)} special tokens) to {ID_MAX}.",
             )
     if goal.score not in get_args(Score):
-        raise ParamsError(f"score: found {goal.score!r}; allowed: {', '.join(get_args(Score))}.")
+        raise ParamsError("score", f"found {goal.score!r}; allowed: {', '.join(get_args(Score))}.")
     _check_whole("pair_count_min", goal.pair_count_min, 1)
     if goal.token_bytes_max is not None:
         _check_whole("token_bytes_max", goal.token_bytes_max, 2)
@@ -355,4 +358,4 @@ def _check_whole(name: str, value: object, low: int, high: int | None = None) ->
     if isinstance(value, SupportsIndex) and low <= value.__index__() and (high is None or value.__index__() <= high):
         return
     allowed = f"{low} or more" if high is None else f"{low} to {high}"
-    raise ParamsError(f"{name}: found {value!r}; allowed: a whole number, {allowed}.")
+    raise ParamsError(name, f"found {value!r}; allowed: a whole number, {allowed}.")

@@ -77,6 +77,7 @@ def _wanted(folder: str, manifest: Manifest, listed: dict[str, StoredObject]) ->
 
 def _wrong(place: str, what: str) -> ValidationError:
     return ValidationError(
-        f"{place}: {what}. Nothing was downloaded. Delete it if it is there, and upload the dataset again from the "
-        "project that made it."
+        place,
+        f"{what}. Nothing was downloaded.",
+        "Delete it if it is there, and upload the dataset again from the project that made it.",
     )

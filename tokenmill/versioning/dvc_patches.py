@@ -73,10 +73,12 @@ def _checked(load: Callable[..., Any], *args: Any, **named: Any) -> Any:
     try:
         tree = load(*args, **named)
     except (RecursionError, AttributeError, KeyError, TypeError) as error:
-        raise VersionsError(f"{_LIST}: is malformed: {error!r:.100}. {_ADVICE}") from None
+        raise VersionsError(_LIST, f"is malformed: {error!r:.100}.", _ADVICE) from None
     for names, _meta, _hash in tree:
         if not all(names) or {".", ".."} & set(names) or "\0" in "".join(names):
             raise VersionsError(
-                f"{_LIST}, {tree.oid}: found the name {'/'.join(names)!r:.200}, expected one inside the folder. {_ADVICE}"
+                f"{_LIST}, {tree.oid}",
+                f"found the name {'/'.join(names)!r:.200}, expected one inside the folder.",
+                _ADVICE,
             )
     return tree

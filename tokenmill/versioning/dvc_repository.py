@@ -59,7 +59,7 @@ def initialize(root: Path, is_inside: bool) -> None:
             shutil.rmtree(
                 root / ".dvc", ignore_errors=True
             )  # otherwise the next run would take it for the user's choice
-            raise VersionsError(f"DVC: {innermost(error)}") from error
+            raise VersionsError("DVC", f"{innermost(error)}") from error
     with Config(str(root / ".dvc")).edit("repo") as config:
         config["core"] |= {"analytics": False, "check_update": False}
         config["cache"]["type"] = "reflink,hardlink,copy"
@@ -105,7 +105,7 @@ def _config(root: Path) -> Any:
         with naming(root / ".dvc"):
             return Config(str(root / ".dvc"))
     except (ConfigError, Invalid) as error:
-        raise VersionsError(f"{root / '.dvc/config'}: {innermost(error)}") from error
+        raise VersionsError(root / ".dvc/config", f"{innermost(error)}") from error
 
 
 @contextmanager
@@ -133,7 +133,7 @@ def repository(root: Path) -> Iterator[Any]:
             repo.fs.hash_jobs = repo.config["core"].get("checksum_jobs") or len(os.sched_getaffinity(0))
             yield repo
     except NotDvcRepoError:
-        raise VersionsError(f"{root}: not a DVC repository. Run `git init && dvc init` there.") from None
+        raise VersionsError(root, "not a DVC repository.", "Run `git init && dvc init` there.") from None
     except LockError as error:
         if failed := _failed_call(error):
             with naming(root / ".dvc/tmp"):
@@ -141,28 +141,34 @@ def repository(root: Path) -> Iterator[Any]:
         holders = re.findall(r"\(PID (\d+)\): (.*)", str(error))
         named = " and ".join(f"process {pid} ({command})" for pid, command in sorted(set(holders)))
         raise VersionsError(
-            f"{root}: {named or 'another process of DVC'} is at work on the project's files. Run this again when it has ended."
+            root,
+            f"{named or 'another process of DVC'} is at work on the project's files.",
+            "Run this again when it has ended.",
         ) from error
     except SCMError as error:
-        raise VersionsError(f"{root / '.git'}: {innermost(error)}. See what `git status` says there.") from error
+        raise VersionsError(root / ".git", f"{innermost(error)}.", "See what `git status` says there.") from error
     except (RWLockFileCorruptedError, RWLockFileFormatError) as error:
         raise VersionsError(
-            f"{root / '.dvc/tmp' / _RWLOCK}: DVC's list of who is at work was cut short. Run this again, which mends it."
+            root / ".dvc/tmp" / _RWLOCK,
+            "DVC's list of who is at work was cut short.",
+            "Run this again, which mends it.",
         ) from error
     except (DvcException, Invalid) as error:
-        raise VersionsError(f"DVC: {innermost(error)}") from error
+        raise VersionsError("DVC", f"{innermost(error)}") from error
     except UnicodeEncodeError as error:
         if not os.path.lexists(error.object):  # raised by a step inside the block
             raise
         raise VersionsError(
-            f"{error.object}: expected a name that is valid UTF-8, which DVC's database needs. Rename the file, or move it "
-            "elsewhere."
+            error.object,
+            "expected a name that is valid UTF-8, which DVC's database needs.",
+            "Rename the file, or move it elsewhere.",
         ) from None
     except (sqlite3.Error, diskcache.Timeout) as error:
         folder = root / _SITE_CACHE
         raise VersionsError(
-            f"DVC: its databases in {folder}: {str(error) or 'they cannot be written to'}; {room(str(folder))}. See whether the "
-            "disk is full or failing, and build again; the folder is a cache, and may be deleted."
+            "DVC",
+            f"its databases in {folder}: {str(error) or 'they cannot be written to'}; {room(str(folder))}.",
+            "See whether the disk is full or failing, and build again; the folder is a cache, and may be deleted.",
         ) from error
 
 

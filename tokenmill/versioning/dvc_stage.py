@@ -60,8 +60,9 @@ class Stage:
         if self._stage.frozen:
             if missing := [str(out) for out in self._stage.outs if not out.exists]:
                 raise VersionsError(
-                    f"stage {self._name} is frozen in dvc.yaml, so it does not run, and {missing[0]} is not there. Bring it back "
-                    f"with `dvc checkout`, or let the stage run: `dvc unfreeze {self._name}`."
+                    "",
+                    f"stage {self._name} is frozen in dvc.yaml, so it does not run, and {missing[0]} is not there.",
+                    f"Bring it back with `dvc checkout`, or let the stage run: `dvc unfreeze {self._name}`.",
                 )
             return "frozen"
         with self._repo.lock:
@@ -208,8 +209,9 @@ class Stage:
             changed = [name for (name, then), info in zip(before, now, strict=True) if then != info]
             if changed:
                 raise VersionsError(
-                    f"stage {self._name}: {', '.join(changed)} changed while the stage ran; nothing was recorded. "
-                    "Run `tokenmill build` again when nothing changes the inputs any more."
+                    f"stage {self._name}",
+                    f"{', '.join(changed)} changed while the stage ran; nothing was recorded.",
+                    "Run `tokenmill build` again when nothing changes the inputs any more.",
                 )
             self._record()
 
@@ -228,8 +230,9 @@ class Stage:
         # DVC ignores a file that it could not copy or a folder that it cannot list, and fails on it later with these errors.
         except (ConfirmRemoveError, AssertionError) as error:
             raise VersionsError(
-                f"stage {self._name}: a file of its outputs could not be put into DVC's cache, {cache}; {room(cache)}. Check "
-                "whether the disk is full or failing, and build again."
+                f"stage {self._name}",
+                f"a file of its outputs could not be put into DVC's cache, {cache}; {room(cache)}.",
+                "Check whether the disk is full or failing, and build again.",
             ) from error
         finally:
             leftovers.remove_partials_of_dvc(Path(out.fs_path) for out in self._stage.outs)
@@ -334,8 +337,9 @@ def _load(repo: Any, name: str, known: Known) -> Any:
         stage = repo.stage.load_one(path=_pipeline(repo.root_dir), name=name)
     except (StageNotFound, StageFileDoesNotExistError):
         raise VersionsError(
-            f"dvc.yaml: expected a stage {name!r} in {repo.root_dir}. Restore dvc.yaml from git, or copy the stage from a new "
-            "project."
+            "dvc.yaml",
+            f"expected a stage {name!r} in {repo.root_dir}.",
+            "Restore dvc.yaml from git, or copy the stage from a new project.",
         ) from None
     ask_once([*stage.deps, *stage.outs], known)
     return stage
@@ -352,4 +356,4 @@ def _save_dependencies(stage: Any) -> None:
     try:
         stage.save_deps()
     except DependencyDoesNotExistError as error:
-        raise VersionsError(f"stage {stage.addressing}: {error}. dvc.yaml names it as a dependency.") from None
+        raise VersionsError(f"stage {stage.addressing}", f"{error}. dvc.yaml names it as a dependency.") from None

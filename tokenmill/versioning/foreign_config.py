@@ -45,7 +45,9 @@ def refuse_harmful(repo: Any, repository: str, place: str) -> None:
     for name, keys in (item for one in tracked for item in one["remote"].items()):
         for key in sorted(keys.keys() - _HARMLESS - own.get(name, {}).keys()):
             raise VersionsError(
-                f"{place}: .dvc/config, as the repository has it, sets {key} of the remote {name}. That may run a command, or use "
-                "files and accounts of this machine, and nothing was fetched. If you trust the value, clone the repository, run "
-                f"`dvc remote modify --local {name} {key} VALUE` in the clone, and name the clone."
+                place,
+                f".dvc/config, as the repository has it, sets {key} of the remote {name}.",
+                "That may run a command, or use files and accounts of this machine, and nothing was fetched. If you "
+                f"trust the value, clone the repository, run `dvc remote modify --local {name} {key} VALUE` in the "
+                "clone, and name the clone.",
             )

@@ -57,7 +57,7 @@ def remote_of(root: Path) -> str | None:
     if "origin" in names:
         return "origin"
     if len(names) > 1:
-        raise VersionsError(f"{root}: git has the remotes {', '.join(names)}; name one of them origin.")
+        raise VersionsError(root, f"git has the remotes {', '.join(names)}; name one of them origin.")
     return names[0] if names else None
 
 
@@ -83,7 +83,7 @@ def tags_of(root: Path, repository: str) -> dict[str, str]:
     try:
         listed = git(root, "ls-remote", "--tags", "--", repository)
     except VersionsError as error:
-        raise VersionsError(f"{repository}: {error}. Check the address, the network and your access.") from None
+        raise VersionsError(repository, f"{error}.", "Check the address, the network and your access.") from None
     for line in listed.splitlines():
         commit, name = line.split("\t")
         if name.endswith("^{}"):  # the commit of an annotated tag; git lists it after the tag itself
@@ -103,8 +103,9 @@ def tag_message(root: Path, repository: str, tag: str) -> str:
     git(root, "fetch", "--quiet", "--depth", "1", "--no-tags", "--", repository, f"+{name}:{name}")
     if git(root, "cat-file", "-t", name).strip() != "tag" or commit_of(root, name) is None:
         raise VersionsError(
-            f"{repository}: {tag} is no annotated tag of a commit, as `tokenmill publish` and `gto register` set. Take another "
-            "version, or delete the tag and publish that version."
+            repository,
+            f"{tag} is no annotated tag of a commit, as `tokenmill publish` and `gto register` set.",
+            "Take another version, or delete the tag and publish that version.",
         )
     _head, _, message = git(root, "cat-file", "tag", name).partition("\n\n")
     return message

@@ -123,7 +123,8 @@ def _imported(root: Path, pin: Pin) -> Iterator[tuple[Path, Tokenizer]]:
         ):
             if found != expected and expected is not None:
                 raise VersionsError(
-                    f"{words_for(pin.asked)}: not the tokenizer that {LOCK_FILE} pins: {what}: expected {expected}, found {found}. "
+                    words_for(pin.asked),
+                    f"not the tokenizer that {LOCK_FILE} pins: {what}: expected {expected}, found {found}.",
                     "To use it anyway, run `tokenmill pin`; all documents are then encoded again.",
                     code="TM405",
                 )
@@ -138,7 +139,8 @@ def _folder_for(asked: TokenizerSource) -> Iterator[Path]:
         try:
             yield directory
         except TokenizerError as error:
-            raise TokenizerError(str(error).replace(str(directory), words_for(asked))) from None
+            parts = (error.where, error.what, error.fix)
+            raise TokenizerError(*(part.replace(str(directory), words_for(asked)) for part in parts)) from None
 
 
 def _fetch_or_copy(
@@ -173,7 +175,7 @@ def _adopt(source: Path, asked: TokenizerSource, directory: Path) -> tuple[str, 
         tokenizer = Tokenizer.load(partial)
         golden = make_golden(partial, tokenizer, {})
         if different := first_difference(original.encode, golden.vectors):
-            raise TokenizerError(f"{source}: a tokenizer.json made from this file gives other ids: {different}")
+            raise TokenizerError(source, f"a tokenizer.json made from this file gives other ids: {different}")
         write_golden(golden, partial)
         write_card(make_card(tokenizer, golden, None, None, origin=asked.from_), partial)
     return _files_sha256(source), tokenizer

@@ -56,7 +56,7 @@ def ready(root: Path, reference: Reference, stage: str | None) -> Publication:
     """
     order_of(reference.version)
     if stage is not None and not stage.replace("-", "").isalnum():
-        raise ParamsError(f"--stage: found {stage!r}; allowed: letters, digits and -, like prod.")
+        raise ParamsError("--stage", f"found {stage!r}; allowed: letters, digits and -, like prod.")
     path = _artifact(root, reference.name)
     _refuse_uncommitted(root)
     commit = git.commit_of(root, "HEAD")
@@ -80,7 +80,9 @@ def _refuse_unready(root: Path) -> None:
         with dvc_stage.opened(root, name, known) as opened:
             if (state := opened.state()) != "current":
                 raise VersionsError(
-                    f"stage {name} is {state}. Run `tokenmill build`, commit dvc.lock, and run this command again."
+                    "",
+                    f"stage {name} is {state}.",
+                    "Run `tokenmill build`, commit dvc.lock, and run this command again.",
                 )
     _refuse_unrecorded_documents(root)
     tokenizer = Tokenizer.load(root / TOKENIZER_DIRECTORY)
@@ -96,8 +98,9 @@ def _refuse_unrecorded_documents(root: Path) -> None:
             if changed:
                 record = f"dvc commit -f {stage.relpath}" if stage.is_import else f"dvc add {changed[0]}"
                 raise VersionsError(
-                    f"{stage.relpath}: {changed[0]} has changed since DVC recorded it, so DVC's remote would not get these "
-                    f"documents. Run `{record}`, commit {stage.relpath}, and run this command again.",
+                    stage.relpath,
+                    f"{changed[0]} has changed since DVC recorded it, so DVC's remote would not get these documents.",
+                    f"Run `{record}`, commit {stage.relpath}, and run this command again.",
                     code="TM404",
                 )
 
@@ -128,17 +131,22 @@ def push(publication: Publication, dvc_remote: str | None) -> int:
         except ObjectFormatError as error:
             name = str(error).split()[1]
             raise VersionsError(
-                f"DVC's remote: {error}: {store.oid_to_path(name)}. No version was registered. Delete that file, and publish "
-                "again."
+                "DVC's remote",
+                f"{error}: {store.oid_to_path(name)}. No version was registered.",
+                "Delete that file, and publish again.",
             ) from error
         except remote_errors() as error:
             raise VersionsError(
-                f"DVC's remote: {error}. No version was registered. Publish again when the remote can be reached."
+                "DVC's remote",
+                f"{error}. No version was registered.",
+                "Publish again when the remote can be reached.",
             ) from error
         if missing:
             raise VersionsError(
+                "",
                 f"DVC's remote lacks {len(missing)} of {len(objects)} files after the push, for example "
-                f"{missing[0]}. No version was registered. Publish again."
+                f"{missing[0]}. No version was registered.",
+                "Publish again.",
             )
     return n_pushed
 
@@ -179,7 +187,7 @@ def register(publication: Publication, private_key: Path | None) -> list[str]:
         if publication.assign and assigned_commit(before, stage) != publication.commit:
             assign(str(root), publication.name, publication.assign, version=publication.version)
     except (GTOException, SCMError, OSError) as error:
-        raise VersionsError(f"GTO: {publication.tag}: {error}") from error
+        raise VersionsError(f"GTO: {publication.tag}", f"{error}") from error
     here = git.tags_of(root, ".")
     set_now = sorted(here.keys() - before.keys())
     if publication.git_remote is None:
@@ -196,7 +204,7 @@ def register(publication: Publication, private_key: Path | None) -> list[str]:
         for tag in unpushed:
             git.git(root, "tag", "--delete", tag)
         raise VersionsError(
-            f"{error} The data is in the DVC remote, but no tag was set. Publish again when git can push."
+            "", f"{error} The data is in the DVC remote, but no tag was set.", "Publish again when git can push."
         ) from None
     return unpushed
 
@@ -206,8 +214,9 @@ def _artifact(root: Path, name: str) -> Path:
         artifacts: dict[str, Any] = repo.artifacts.read().get("dvc.yaml", {})
     if name not in artifacts:
         raise ParamsError(
-            f"dvc.yaml: artifacts: there is no {name!r}; the artifacts are: {', '.join(artifacts) or 'none'}."
-            f"{did_you_mean(name, artifacts)}",
+            "dvc.yaml: artifacts",
+            f"there is no {name!r}; the artifacts are: {', '.join(artifacts) or 'none'}.",
+            did_you_mean(name, artifacts),
             code="TM109",
         )
     return root / str(artifacts[name].path)
@@ -217,16 +226,17 @@ def _refuse_uncommitted(root: Path, may_change: str = "") -> None:
     top = Path(git.git(root, "rev-parse", "--show-toplevel").rstrip("\n"))
     if top.resolve() != root.resolve():
         raise VersionsError(
-            f"{root}: a project is published from the root of its git repository, which is {top}.", code="TM404"
+            root, f"a project is published from the root of its git repository, which is {top}.", code="TM404"
         )
     if git.commit_of(root, "HEAD") is None:
-        raise VersionsError(f"{root}: git has no commit yet. Commit the project first.", code="TM404")
+        raise VersionsError(root, "git has no commit yet.", "Commit the project first.", code="TM404")
     changed = [name for name in git.changed_files(root) if name != may_change]
     if changed := [name for name in changed if not dvc_view.has_arrived(root, root / name)]:  # during a refresh
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise VersionsError(
-            f"{root}: not committed: {', '.join(changed[:5])}{more}. A version is a commit: commit them (a file that "
-            "does not belong to the project goes into .gitignore), and run this command again.",
+            root,
+            f"not committed: {', '.join(changed[:5])}{more}. A version is a commit: commit them (a file that does "
+            "not belong to the project goes into .gitignore), and run this command again.",
             code="TM404",
         )
 
@@ -258,13 +268,16 @@ def _tagged(root: Path, remote: str | None, reference: Reference, commit: str, s
     highest = max(known, key=order_of, default=None)
     if highest is not None and order_of(reference.version) < order_of(highest):
         raise VersionsError(
-            f"{tag}: {reference.name}@{highest} exists, and a new version must be higher. Choose a higher version.",
+            tag,
+            f"{reference.name}@{highest} exists, and a new version must be higher.",
+            "Choose a higher version.",
             code="TM404",
         )
     of_commit = [version for version, of in known.items() if of == commit]
     if of_commit:
         raise VersionsError(
-            f"{tag}: this commit already has the version {reference.name}@{of_commit[0]}; a commit has only one.",
+            tag,
+            f"this commit already has the version {reference.name}@{of_commit[0]}; a commit has only one.",
             code="TM404",
         )
     return False
@@ -276,10 +289,12 @@ def _refuse_unvalidated(root: Path, digest: str) -> None:
     try:
         validated = read_json(path).get("tokenizer_digest")
     except (OSError, ValueError) as error:
-        raise VersionsError(f"{path}: cannot be read: {error}. Run `tokenmill build`.", code="TM404") from None
+        raise VersionsError(path, f"cannot be read: {error}.", "Run `tokenmill build`.", code="TM404") from None
     if validated != digest:
         raise VersionsError(
-            f"{path}: a report about the tokenizer {validated}; expected {digest}. Run `tokenmill build --force`.",
+            path,
+            f"a report about the tokenizer {validated}; expected {digest}.",
+            "Run `tokenmill build --force`.",
             code="TM404",
         )
 
@@ -289,14 +304,16 @@ def _objects(repo: Any, publication: Publication) -> set[str]:
     [out] = [one for one in repo.index.outs if Path(one.fs_path) == publication.path]
     if not out.use_cache:
         raise VersionsError(
-            f"{publication.path}: dvc.yaml says `cache: false` for it, so DVC cannot push it. Share it with `tokenmill upload`, "
-            f"and name its commit with `git tag {publication.tag}`.",
+            publication.path,
+            "dvc.yaml says `cache: false` for it, so DVC cannot push it.",
+            f"Share it with `tokenmill upload`, and name its commit with `git tag {publication.tag}`.",
             code="TM404",
         )
     tree = out.get_obj()
     if tree is None or (publication.path.is_dir() and directory_md5(publication.path) != tree.hash_info.value):
         raise VersionsError(
-            f"{publication.path}: its files differ from those in dvc.lock, although DVC calls them unchanged. "
+            publication.path,
+            "its files differ from those in dvc.lock, although DVC calls them unchanged.",
             "Run `tokenmill build --force`.",
             code="TM404",
         )
@@ -305,7 +322,8 @@ def _objects(repo: Any, publication: Publication) -> set[str]:
         path = Path(out.cache.oid_to_path(name))
         if not path.is_file() or md5_file(path) != name.removesuffix(".dir"):
             raise VersionsError(
-                f"{path}: the bytes of this file in DVC's cache do not match its name. Delete it, run `dvc commit`, and publish "
-                "again."
+                path,
+                "the bytes of this file in DVC's cache do not match its name.",
+                "Delete it, run `dvc commit`, and publish again.",
             )
     return names

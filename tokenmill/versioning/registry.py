@@ -71,7 +71,7 @@ def parse_reference(text: str) -> Reference:
     found = _REFERENCE.fullmatch(text)
     if not found:
         raise ParamsError(
-            f"{text!r}: expected NAME@VERSION, like tokenizer@v1.2.0, or NAME@STAGE, like tokenizer@prod."
+            f"{text!r}", "expected NAME@VERSION, like tokenizer@v1.2.0, or NAME@STAGE, like tokenizer@prod."
         )
     return Reference(found["name"], found["version"])
 
@@ -89,7 +89,7 @@ def order_of(version: str) -> tuple[int, int, int]:
     """
     found = _VERSION.fullmatch(version)
     if not found:
-        raise ParamsError(f"version: found {version!r}; expected three numbers, like v1.2.0.")
+        raise ParamsError("version", f"found {version!r}; expected three numbers, like v1.2.0.")
     major, minor, patch = (int(number) for number in found.groups())
     return major, minor, patch
 
@@ -121,8 +121,10 @@ def find_version(repository: str, reference: Reference, folder: Path) -> Version
     # Only stages with a version: without unassigned ones and GTO's tags of unassignment, such as prod!.
     stages = [stage for stage in stages if assigned_commit(tags, Reference(reference.name, stage))]
     raise VersionsError(
-        f"{repository}: there is no {reference}. Versions of {reference.name}: {', '.join(known) or 'none'}; "
-        f"stages: {', '.join(stages) or 'none'}. `git fetch --tags` brings newer ones into a clone.{hint}",
+        repository,
+        f"there is no {reference}. Versions of {reference.name}: {', '.join(known) or 'none'}; stages: "
+        f"{', '.join(stages) or 'none'}.",
+        f"`git fetch --tags` brings newer ones into a clone.{hint}",
         code="TM403",
     )
 
@@ -149,14 +151,18 @@ def fetch_version(version: Version, directory: Path, public_key: Path | None = N
         for name, digest in expected.items():
             if digest is not None and digest != found[name]:
                 raise VersionsError(
-                    f"{version} from {version.repository}: the files are not those that were published: {name}: expected "
-                    f"{digest}, found {found[name]}. A remote, a cache or the tag was changed. Do not use it.",
+                    f"{version} from {version.repository}",
+                    f"the files are not those that were published: {name}: "
+                    f"expected {digest}, found {found[name]}. A remote, a cache or the tag was changed.",
+                    "Do not use it.",
                     code="TM405",
                 )
         if public_key is not None:
             if SIGNATURE not in tag_lines:
                 raise VersionsError(
-                    f"{version} from {version.repository}: is not signed. Do not use it, or omit --verify.",
+                    f"{version} from {version.repository}",
+                    "is not signed.",
+                    "Do not use it, or omit --verify.",
                     code="TM405",
                 )
             _verify(partial, version, tag_lines[SIGNATURE], public_key)
@@ -174,7 +180,8 @@ def _verify(directory: Path, version: Version, signature: str, public_key: Path)
         )
     elif signed != signed_subject(str(version), version.commit):
         raise VersionsError(
-            f"{place}: the signature in its tag is that of {signed}; expected {signed_subject(str(version), version.commit)}. "
+            place,
+            f"the signature in its tag is that of {signed}; expected {signed_subject(str(version), version.commit)}.",
             "Somebody put the signature of one version under the tag of another. Do not use these files.",
             code="TM405",
         )
@@ -191,12 +198,14 @@ def check_free(directory: Path) -> None:
     if not directory.exists():
         return
     if not directory.is_dir():
-        raise VersionsError(f"{directory}: is a file. Name a directory that is not there yet.", code="TM406")
+        raise VersionsError(directory, "is a file.", "Name a directory that is not there yet.", code="TM406")
     if names := sorted(path.name for path in directory.iterdir()):
         more = f" and {len(names) - _N_NAMES_SHOWN:,} more" if len(names) > _N_NAMES_SHOWN else ""
         raise VersionsError(
-            f"{directory}: is not empty: it holds {', '.join(names[:_N_NAMES_SHOWN])}{more}. Nothing was fetched, as nothing "
-            f"is overwritten. Name another directory, or delete this one first: `rm -r {shlex.quote(str(directory))}`.",
+            directory,
+            f"is not empty: it holds {', '.join(names[:_N_NAMES_SHOWN])}{more}. Nothing was fetched, as nothing is "
+            "overwritten.",
+            f"Name another directory, or delete this one first: `rm -r {shlex.quote(str(directory))}`.",
             code="TM406",
         )
 
@@ -282,8 +291,10 @@ def _opened(version: Version) -> Iterator[Any]:
                 raise VersionsError(f"{version} from {version.repository}: {error.__cause__}") from error
             reason = innermost(error).rstrip(".")
             raise VersionsError(
-                f"{version} from {version.repository}: {reason}. If the version was published before its data was "
-                "pushed, run `dvc push` where it was built; else check that its DVC remote can be reached from here."
+                f"{version} from {version.repository}",
+                f"{reason}.",
+                "If the version was published before its data was pushed, run `dvc push` where it was built; else "
+                "check that its DVC remote can be reached from here.",
             ) from error
         finally:
             clean_repos()

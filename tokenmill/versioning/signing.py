@@ -29,8 +29,9 @@ def check_installed() -> None:
         import model_signing.signing  # noqa: F401
     except ImportError as error:
         raise ParamsError(
-            f"--sign and --verify need the library model-signing, which cannot be imported: {error}. "
-            "Run `pip install model-signing pyopenssl`, which is what tokenmill's extra `sign` brings."
+            "--sign and --verify need the library model-signing, which cannot be imported",
+            f"{error}.",
+            "Run `pip install model-signing pyopenssl`, which is what tokenmill's extra `sign` brings.",
         ) from None
 
 
@@ -47,7 +48,7 @@ def sign_directory(directory: Path, private_key: Path, subject: str) -> str:
     try:
         signer = Config().set_hashing_config(_every_file()).use_elliptic_key_signer(private_key=private_key)
     except (*_UNUSABLE, OSError) as error:
-        raise ParamsError(f"{private_key}: the private key cannot be used: {_reason(error)}; {_KEY}") from None
+        raise ParamsError(private_key, f"the private key cannot be used: {_reason(error)}; {_KEY}") from None
     # The library signs the name of the directory, so the files are linked into one with the subject's name, on the same disk.
     with tempfile.TemporaryDirectory(prefix=".tokenmill-", dir=directory.parent) as folder:
         named, signed = Path(folder) / subject, Path(folder) / "signature"
@@ -57,7 +58,7 @@ def sign_directory(directory: Path, private_key: Path, subject: str) -> str:
         try:
             signer.sign(named, signed)
         except ValueError as error:
-            raise VersionsError(f"{directory}: cannot be signed: {_reason(error)}.") from None
+            raise VersionsError(directory, f"cannot be signed: {_reason(error)}.") from None
         return signed.read_text(encoding="utf-8")
 
 
@@ -75,7 +76,7 @@ def verify_directory(directory: Path, signature: str, public_key: Path, place: s
     try:
         verifier = Config().set_hashing_config(_every_file()).use_elliptic_key_verifier(public_key=public_key)
     except (*_UNUSABLE, OSError) as error:
-        raise ParamsError(f"{public_key}: the public key cannot be used: {_reason(error)}; {_KEY}") from None
+        raise ParamsError(public_key, f"the public key cannot be used: {_reason(error)}; {_KEY}") from None
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="tokenmill-") as file:
         file.write(signature)
         file.flush()
@@ -83,7 +84,9 @@ def verify_directory(directory: Path, signature: str, public_key: Path, place: s
             verifier.verify(directory, file.name)
         except (*_UNUSABLE, InvalidSignature) as error:
             raise VersionsError(
-                f"{place}: not what the owner of the key {public_key} signed: {_reason(error)}. Do not use these files.",
+                place,
+                f"not what the owner of the key {public_key} signed: {_reason(error)}.",
+                "Do not use these files.",
                 code="TM405",
             ) from None
     statement = parse_json(base64.b64decode(parse_json(signature)["dsseEnvelope"]["payload"]))

@@ -58,8 +58,9 @@ def manifest_of(folder: str) -> Manifest:
     if (name := folder.rpartition("/")[2]) != folder_name(manifest):
         raise (
             ValidationError(
-                f"{folder}: is the dataset {folder_name(manifest)}, and not the one that its folder is named after. Do not use it; "
-                "upload it again.",
+                folder,
+                f"is the dataset {folder_name(manifest)}, and not the one that its folder is named after.",
+                "Do not use it; upload it again.",
                 code="TM501",
             )
             if _DIGEST.fullmatch(name)
@@ -81,8 +82,10 @@ def manifest_content(folder: str) -> bytes:
 def not_a_dataset(folder: str) -> ValidationError:
     """The error for a folder that holds no whole dataset."""
     return ValidationError(
-        f"{folder}: expected an uploaded dataset, which has {MANIFEST}; found none. Name PLACE/DIGEST as `tokenmill upload` "
-        "printed it; an upload that was interrupted is completed by running it again."
+        folder,
+        f"expected an uploaded dataset, which has {MANIFEST}; found none.",
+        "Name PLACE/DIGEST as `tokenmill upload` printed it; an upload that was interrupted is completed by running "
+        "it again.",
     )
 
 

@@ -47,8 +47,10 @@ def find(root: Path, place: str, keep: Sequence[str]) -> list[Found]:
     found = [_found(folder, anywhere.list_files(folder), named) for folder in folders]
     if any(one.state == "unnamed" for one in found) and not any(one.state == "kept" for one in found):
         raise VersionsError(
-            f"{place}: no kept revision names any of its {len(found):,} datasets, so all would be removed. Is it the place of "
-            "another project? Otherwise name a revision of one with --keep, or delete the folder yourself."
+            place,
+            f"no kept revision names any of its {len(found):,} datasets, so all would be removed.",
+            "Is it the place of another project? Otherwise name a revision of one with --keep, or delete the folder "
+            "yourself.",
         )
     return sorted(found, key=lambda one: (one.modified_s, one.name))
 
@@ -94,10 +96,14 @@ def _named(root: Path, keep: Sequence[str]) -> dict[str, list[str]]:
     try:
         is_shallow = git.git(root, "rev-parse", "--is-shallow-repository").strip() == "true"
     except VersionsError as error:
-        raise VersionsError(f"{error}. Without the project's git repository nothing says what is to be kept.") from None
+        raise VersionsError(
+            "", f"{error}.", "Without the project's git repository nothing says what is to be kept."
+        ) from None
     if is_shallow:
         raise VersionsError(
-            f"{root}: is a shallow clone, which does not have all revisions. Run `git fetch --unshallow --tags`, and try again."
+            root,
+            "is a shallow clone, which does not have all revisions.",
+            "Run `git fetch --unshallow --tags`, and try again.",
         )
     if not keep:
         _refuse_behind(root)
@@ -108,7 +114,7 @@ def _named(root: Path, keep: Sequence[str]) -> dict[str, list[str]]:
         commit = git.commit_of(root, revision)
         if commit is None:
             if revision in keep:
-                raise VersionsError(f"--keep {revision}: git has no such revision. Correct it.", code="TM403")
+                raise VersionsError(f"--keep {revision}", "git has no such revision.", "Correct it.", code="TM403")
             continue  # a tag that is not on a commit, or HEAD before the first commit
         entry = git.git(root, "ls-tree", commit, "--", DVC_LOCK_FILE).split()
         if not entry:
@@ -118,8 +124,9 @@ def _named(root: Path, keep: Sequence[str]) -> dict[str, list[str]]:
                 md5s[entry[2]] = recorded_md5(git.git(root, "cat-file", "blob", entry[2]), TOKENS_DIRECTORY)
             except ValueError:
                 raise VersionsError(
-                    f"{DVC_LOCK_FILE} of {revision} cannot be read, so it is not known which dataset to keep for it. Mend it "
-                    "there, or name the revisions to keep with --keep."
+                    "",
+                    f"{DVC_LOCK_FILE} of {revision} cannot be read, so it is not known which dataset to keep for it.",
+                    "Mend it there, or name the revisions to keep with --keep.",
                 ) from None
         md5 = md5s[entry[2]]
         if md5 is not None:
@@ -137,6 +144,8 @@ def _refuse_behind(root: Path) -> None:
     new = [name for commit, name in there if commit not in known and not name.endswith("^{}")]
     if new:
         raise VersionsError(
-            f"{root}: {remote} has {len(new):,} branches or tags that are not here, such as {new[0]}, whose datasets are to be "
-            f"kept too. Run `git fetch --prune --tags {remote}`, and try again."
+            root,
+            f"{remote} has {len(new):,} branches or tags that are not here, such as {new[0]}, whose datasets are to "
+            "be kept too.",
+            f"Run `git fetch --prune --tags {remote}`, and try again.",
         )

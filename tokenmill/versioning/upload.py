@@ -59,7 +59,9 @@ def upload(root: Path, place: str) -> Uploaded:
     manifest = read_manifest(root / TOKENS_DIRECTORY)
     if not manifest.digest:
         raise ValidationError(
-            f"{root / TOKENS_DIRECTORY}: has no digest of its own: an older tokenmill made it. Run `tokenmill build --force`."
+            root / TOKENS_DIRECTORY,
+            "has no digest of its own: an older tokenmill made it.",
+            "Run `tokenmill build --force`.",
         )
     folder = f"{place}/{folder_name(manifest)}"
     try:
@@ -68,7 +70,7 @@ def upload(root: Path, place: str) -> Uploaded:
         md5 = None
     if md5 is None:
         raise VersionsError(
-            f"{root / DVC_LOCK_FILE}: names no {TOKENS_DIRECTORY}. Run `tokenmill build` and commit it."
+            root / DVC_LOCK_FILE, f"names no {TOKENS_DIRECTORY}.", "Run `tokenmill build` and commit it."
         )
     beside = files_beside(data)
     _put_facts(folder, md5, beside)  # first, because a folder with a new file does not count as a leftover
@@ -91,7 +93,7 @@ def upload(root: Path, place: str) -> Uploaded:
             return "copied"
         path = data / file.name
         if wrong := wrong_file(path, file.n_bytes, file.sha256):
-            raise ValidationError(f"{path}: {wrong[0]}. Run `tokenmill build --force`.")
+            raise ValidationError(path, f"{wrong[0]}.", "Run `tokenmill build --force`.")
 
         def on_part(n_bytes: int) -> None:
             anywhere.go_on(ended)
@@ -107,8 +109,10 @@ def upload(root: Path, place: str) -> Uploaded:
     content = read(root / TOKENS_DIRECTORY / MANIFEST_FILE)
     if not anywhere.put_new(f"{folder}/{MANIFEST}", content) and manifest_content(folder) != content:
         raise StorageError(
-            f"{folder}/{MANIFEST}: is another manifest than that of {root / TOKENS_DIRECTORY}, and nothing is overwritten. If "
-            "`tokenmill verify` calls it wrong, delete that file and upload again; otherwise upload to another place."
+            f"{folder}/{MANIFEST}",
+            f"is another manifest than that of {root / TOKENS_DIRECTORY}, and nothing is overwritten.",
+            "If `tokenmill verify` calls it wrong, delete that file and upload again; otherwise upload to another "
+            "place.",
         )
     _record(root, manifest.digest, folder, md5)
     sent = sum(file.n_bytes for file, how in zip(files, done, strict=True) if how == "sent")
@@ -156,7 +160,9 @@ def _check_arrived(folder: str, files: Sequence[DatasetFile]) -> None:
     for file in files:
         if file.name not in there or there[file.name].n_bytes != file.n_bytes:
             raise StorageError(
-                f"{folder}/{file.name}: was written and is not there now. Is somebody deleting files? Run the command again."
+                f"{folder}/{file.name}",
+                "was written and is not there now.",
+                "Is somebody deleting files? Run the command again.",
             )
 
 
@@ -172,8 +178,10 @@ def _record(root: Path, digest: str, url: str, md5: str) -> None:
         urls.append(url)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise VersionsError(
-            f"{path}: is not the record of uploads that tokenmill writes. Mend it, or bring it back with `git checkout -- "
-            f"{UPLOADS_FILE}`, and run the command again; {url} is uploaded."
+            path,
+            "is not the record of uploads that tokenmill writes.",
+            f"Mend it, or bring it back with `git checkout -- {UPLOADS_FILE}`, and run the command again; {url} is "
+            "uploaded.",
         ) from None
     with write_atomic(path) as partial:
         partial.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")

@@ -31,9 +31,10 @@ def type_of_untyped(model: dict[str, Any], place: str) -> str:
     if has_unk and not {"max_input_chars_per_word", "continuing_subword_prefix"} & model.keys():
         return "WordLevel"
     raise TokenizerError(
-        f"{place}: model.type: expected one of {', '.join(MODELS)}, or the fields of one; found neither. BPE has merges; "
-        "WordPiece has unk_token, continuing_subword_prefix and max_input_chars_per_word; WordLevel has unk_token alone. "
-        "Name the type."
+        f"{place}: model.type",
+        f"expected one of {', '.join(MODELS)}, or the fields of one; found neither.",
+        "BPE has merges; WordPiece has unk_token, continuing_subword_prefix and max_input_chars_per_word; WordLevel "
+        "has unk_token alone. Name the type.",
     )
 
 
@@ -57,12 +58,14 @@ def added_as_loaded(added: list[Any], vocab: Mapping[str, int], place: str) -> l
         if not is_text(text):
             wrong(f"{where}.content", "a text", text)
         if text in texts:
-            raise TokenizerError(f"{where}: {text!r:.60} is there twice; expected every added token once.")
+            raise TokenizerError(where, f"{text!r:.60} is there twice; expected every added token once.")
         id = vocab.get(text, max(last + 1, len(vocab)))
         if by_id.setdefault(id, text) != text:
             moved = "" if id == told else f"; the file says {told}, but the tokenizers library gives it {id}"
             raise TokenizerError(
-                f"{where}: {text!r:.60} and {by_id[id]!r:.60} both have id {id}{moved}. Give each token an id of its own."
+                where,
+                f"{text!r:.60} and {by_id[id]!r:.60} both have id {id}{moved}.",
+                "Give each token an id of its own.",
             )
         found.append(one if id == told else {**one, "id": id})
         texts.add(text)

@@ -32,7 +32,7 @@ def read_tokenizer_file(file: Path) -> bytes:
     """The bytes of the file. Raises TokenizerError if the file is missing, too large or a pointer, or if code lies beside it."""
     try:
         if file.exists() and not file.is_file():
-            raise TokenizerError(f"{file.absolute()}: expected a file; found something else.")
+            raise TokenizerError(file.absolute(), "expected a file; found something else.")
         content = read(file)
     except FileNotFoundError:
         place = file.absolute()
@@ -46,11 +46,11 @@ def read_tokenizer_file(file: Path) -> bytes:
             hint = f" There is {' and '.join(other)}. {_CONVERT}"
         if "@" in place.name:
             hint += " A published version is loaded with repo=, the git repository that it is in."
-        raise TokenizerError(f"{place}: there is no such file; {parent} is there.{hint}") from None
+        raise TokenizerError(place, f"there is no such file; {parent} is there.", hint) from None
     except OSError as error:
-        raise TokenizerError(f"{file.absolute()!s:.200}: cannot be read: {error.strerror}.") from None
+        raise TokenizerError(f"{file.absolute()!s:.200}", f"cannot be read: {error.strerror}.") from None
     except ValueError as error:  # the path has a NUL or a lone surrogate
-        raise TokenizerError(f"{str(file)!r:.200}: not a valid path: {error}.") from None
+        raise TokenizerError(f"{str(file)!r:.200}", f"not a valid path: {error}.") from None
     _refuse_pointer(file, content)
     _check_kind(file, content)
     _check_beside(file)
@@ -58,19 +58,20 @@ def read_tokenizer_file(file: Path) -> bytes:
 
 
 def _refuse_pointer(file: Path, content: bytes) -> None:
-    if words := words_of_pointer(str(file.absolute()), content):
-        raise TokenizerError(words, code="TM214")
+    if words := words_of_pointer(content):
+        raise TokenizerError(file.absolute(), *words, code="TM214")
 
 
 def _check_kind(file: Path, content: bytes) -> None:
     """Raises TokenizerError for a file of another kind that is called a tokenizer elsewhere."""
     if _RANK.match(content) and file.suffix != ".tiktoken":
         raise TokenizerError(
-            f"{file}: a vocabulary of tiktoken: lines of a token in base64 and its id. Copy it to a file whose name ends with "
-            ".tiktoken, and give pattern= (--pattern)."
+            file,
+            "a vocabulary of tiktoken: lines of a token in base64 and its id.",
+            "Copy it to a file whose name ends with .tiktoken, and give pattern= (--pattern).",
         )
     if content.startswith(_PROTOBUF) and (file.suffix == ".model" or b"<unk>" in content[:_HEAD_BYTES]):
-        raise TokenizerError(f"{file}: a SentencePiece model, which tokenmill does not read. {_CONVERT}")
+        raise TokenizerError(file, "a SentencePiece model, which tokenmill does not read.", _CONVERT)
 
 
 def _check_beside(file: Path) -> None:
@@ -78,13 +79,13 @@ def _check_beside(file: Path) -> None:
     hint = f"tokenmill runs no code of a tokenizer. If {file.name} alone is what you want, copy it into a folder of its own."
     for pattern in _CODE:
         for code in sorted(file.parent.glob(pattern)):
-            raise TokenizerError(f"{code}: code beside the tokenizer; {hint}")
+            raise TokenizerError(code, f"code beside the tokenizer; {hint}")
     config = file.parent / _CONFIG
     if config.is_file():
         try:
             content = read(config)
         except OSError as error:
-            raise TokenizerError(f"{config}: cannot be read: {error.strerror}.") from None
+            raise TokenizerError(config, f"cannot be read: {error.strerror}.") from None
         _refuse_pointer(config, content)
         if "auto_map" in parse(content, str(config)):
-            raise TokenizerError(f"{config}: auto_map: names code to run; {hint}")
+            raise TokenizerError(f"{config}: auto_map", f"names code to run; {hint}")

@@ -55,9 +55,10 @@ def with_folder(document: dict[str, Any], directory: Path) -> dict[str, Any]:
     built = built_by(name, config) if name else None
     if name and (built is None or not _fits(document, built)):
         raise TokenizerError(
-            f"{directory}: by {CONFIG_FILE} and {MODEL_CONFIG_FILE}, AutoTokenizer takes {name}, which does not use "
-            "tokenizer.json as it is: its ids may be others. If tokenizer.json is right, set tokenizer_class to "
-            f"PreTrainedTokenizerFast. {_ALONE}"
+            directory,
+            f"by {CONFIG_FILE} and {MODEL_CONFIG_FILE}, AutoTokenizer takes {name}, which does not use "
+            "tokenizer.json as it is: its ids may be others.",
+            f"If tokenizer.json is right, set tokenizer_class to PreTrainedTokenizerFast. {_ALONE}",
         )
     changed = {} if built is None else _sections(document, built)
     listed = document["added_tokens"]
@@ -118,18 +119,21 @@ def _check_followed(document: dict[str, Any], config: Mapping[str, Any], directo
     files = config.get("fast_tokenizer_files")
     if versioned := [one for one in files or [] if isinstance(one, str) and _VERSIONED.search(one)]:
         raise TokenizerError(
-            f"{where} fast_tokenizer_files: transformers reads {versioned[0]!r:.60} in place of tokenizer.json. "
-            f"Remove the entry if tokenizer.json is right. {_ALONE}"
+            f"{where} fast_tokenizer_files",
+            f"transformers reads {versioned[0]!r:.60} in place of tokenizer.json.",
+            f"Remove the entry if tokenizer.json is right. {_ALONE}",
         )
     if config.get("split_special_tokens"):
         raise TokenizerError(
-            f"{where} split_special_tokens: transformers never turns the text of a special token into its id; in conversations "
-            f"tokenmill does. Remove the entry. {_ALONE}"
+            f"{where} split_special_tokens",
+            "transformers never turns the text of a special token into its id; in conversations tokenmill does.",
+            f"Remove the entry. {_ALONE}",
         )
     if config.get("fix_mistral_regex") and len(document["model"]["vocab"]) > _MISTRAL_MIN:
         raise TokenizerError(
-            f"{where} fix_mistral_regex: transformers may split text otherwise than tokenizer.json says. Put the mended split into "
-            f"tokenizer.json, and remove the entry. {_ALONE}"
+            f"{where} fix_mistral_regex",
+            "transformers may split text otherwise than tokenizer.json says.",
+            f"Put the mended split into tokenizer.json, and remove the entry. {_ALONE}",
         )
 
 
@@ -244,6 +248,7 @@ def _check_special(document: dict[str, Any], before: list[dict[str, Any]], place
         made += sorted({left + right for left, right in merges}.intersection(inside))
     if made:
         raise TokenizerError(
-            f"{place}: {', '.join(f'{text!r:.60}' for text in made[:3])}: transformers makes a special token of it, but plain text "
-            f"becomes it, too. Remove it from the special tokens. {_ALONE}"
+            f"{place}: {', '.join(f'{text!r:.60}' for text in made[:3])}",
+            "transformers makes a special token of it, but plain text becomes it, too.",
+            f"Remove it from the special tokens. {_ALONE}",
         )

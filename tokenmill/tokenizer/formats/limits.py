@@ -31,22 +31,27 @@ def check_limits(document: dict[str, Any], place: str) -> None:
     n = model.get("max_input_chars_per_word")
     if model["type"] == "WordPiece" and isinstance(n, int) and n > WORD_CHARS_MAX:
         raise TokenizerError(
-            f"{place}: model.max_input_chars_per_word: expected {WORD_CHARS_MAX:,} at most, because a word takes cubic time; found "
-            f"{shown(n)}. Lower it: longer words become the unknown token."
+            f"{place}: model.max_input_chars_per_word",
+            f"expected {WORD_CHARS_MAX:,} at most, because a word takes cubic time; found {shown(n)}.",
+            "Lower it: longer words become the unknown token.",
         )
     long = max((text for text, _ in model["vocab"]), key=len, default="") if model["type"] == "Unigram" else ""
     if len(long) > TOKEN_CHARS_MAX:
         raise TokenizerError(
-            f"{place}: model.vocab: the token {long!r:.60} has {len(long):,} characters; expected {TOKEN_CHARS_MAX} at most, "
-            "because every place of a text may be compared with all shorter tokens. Remove it."
+            f"{place}: model.vocab",
+            f"the token {long!r:.60} has {len(long):,} characters; expected {TOKEN_CHARS_MAX} at most, because every "
+            "place of a text may be compared with all shorter tokens.",
+            "Remove it.",
         )
     for section, inner in SECTIONS.items():
         total = 1.0
         for i, part in enumerate(parts_of(document.get(section), inner), 1):
             if (total := total * _growth_of(part)) > GROWTH_MAX:
                 raise TokenizerError(
-                    f"{place}: {section}: with part {i}, {part['type']!r:.40}, it may make a text {total:,.0f} times as long; "
-                    f"expected {GROWTH_MAX:,} times at most. Remove that part."
+                    f"{place}: {section}",
+                    f"with part {i}, {part['type']!r:.40}, it may make a text {total:,.0f} times as long; expected "
+                    f"{GROWTH_MAX:,} times at most.",
+                    "Remove that part.",
                 )
 
 

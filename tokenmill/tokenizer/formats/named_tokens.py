@@ -92,7 +92,7 @@ def _settings(
     if "added_tokens_decoder" in settings:
         listed = settings["added_tokens_decoder"]
         if not isinstance(listed, dict):
-            raise TokenizerError(f"{where}: expected an object; found {shown(listed)}.")
+            raise TokenizerError(where, f"expected an object; found {shown(listed)}.")
         by_id = {_id(id, where): _token(one, f"{where}[{id}]") for id, one in listed.items()}
     else:
         by_id = _older(files, settings, own, directory)
@@ -135,7 +135,7 @@ def _older(
     for text, id in files[ADDED_FILE].items():
         where = f"{directory / ADDED_FILE}: {text!r:.60}"
         if type(id) is not int:
-            raise TokenizerError(f"{where}: expected an id; found {shown(id)}.")
+            raise TokenizerError(where, f"expected an id; found {shown(id)}.")
         by_id[id] = ConfiguredToken(text, special=text in special, normalized=text not in special)
     for one in own:
         by_id[one["id"]] = ConfiguredToken(one["content"], **{flag: one[flag] for flag in FLAGS})
@@ -153,7 +153,7 @@ def _named(
     specific = settings.pop("model_specific_special_tokens", None) or {}
     if not isinstance(extra, list) or not isinstance(specific, dict):
         raise TokenizerError(
-            f"{directory}: extra_special_tokens in {CONFIG_FILE} or {SPECIAL_MAP_FILE}: expected a list of texts."
+            directory, f"extra_special_tokens in {CONFIG_FILE} or {SPECIAL_MAP_FILE}: expected a list of texts."
         )
     others = {
         key: value
@@ -177,7 +177,7 @@ def _value(value: Any, where: str) -> str | ConfiguredToken:
     if _is_typed(value):
         return _token(value, where)
     raise TokenizerError(
-        f"{where}: expected the text of a special token; found {shown(value)}, which transformers refuses too."
+        where, f"expected the text of a special token; found {shown(value)}, which transformers refuses too."
     )
 
 
@@ -188,10 +188,10 @@ def text_in(value: Any) -> str | None:
 
 def _token(value: Any, where: str) -> ConfiguredToken:
     if not isinstance(value, dict) or not isinstance(value.get("content"), str):
-        raise TokenizerError(f"{where}: expected an added token, an object with content; found {shown(value)}.")
+        raise TokenizerError(where, f"expected an added token, an object with content; found {shown(value)}.")
     flags = {flag: value[flag] for flag in FLAGS if value.get(flag) is not None}
     if wrong := [flag for flag, is_set in flags.items() if not isinstance(is_set, bool)]:
-        raise TokenizerError(f"{where}: {wrong[0]}: expected true or false; found {shown(flags[wrong[0]])}.")
+        raise TokenizerError(f"{where}: {wrong[0]}", f"expected true or false; found {shown(flags[wrong[0]])}.")
     return ConfiguredToken(value["content"], **flags)
 
 
@@ -199,4 +199,4 @@ def _id(text: str, where: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise TokenizerError(f"{where}: expected ids; found {shown(text)}.") from None
+        raise TokenizerError(where, f"expected ids; found {shown(text)}.") from None

@@ -65,7 +65,7 @@ def read_document(content: bytes, place: str, merges_as_ids: bool = False) -> di
     if document is None:
         document = parse(content, place, unchecked=("model.vocab", "model.merges"))
     if "auto_map" in document:
-        raise TokenizerError(f"{place}: auto_map: names code to run; tokenmill runs none. Remove the entry.")
+        raise TokenizerError(f"{place}: auto_map", "names code to run; tokenmill runs none.", "Remove the entry.")
     _check_sections(document, f"{place}: ")
     model = document.get("model")
     if not isinstance(model, dict):
@@ -88,7 +88,7 @@ def read_document(content: bytes, place: str, merges_as_ids: bool = False) -> di
     document["added_tokens"] = added = added_as_loaded(added, ids, place)
     if not ids and not added:
         raise TokenizerError(
-            f"{place}: model.vocab is empty; expected one token or more. Fetch or make the file again."
+            place, "model.vocab is empty; expected one token or more.", "Fetch or make the file again."
         )
     if isinstance(vocab, dict):
         check_range({one["content"]: one["id"] for one in added} | vocab, f"{place}: model.vocab")
@@ -117,7 +117,7 @@ def _check_sections(document: dict[str, Any], place: str) -> None:
     check(document, {"version?": "1.0"}, place)
     if unknown := sorted(document.keys() - _FIELDS):
         raise TokenizerError(
-            f"{place}{unknown[0]:.60}: an unknown field, which the tokenizers library refuses too. Remove it."
+            f"{place}{unknown[0]:.60}", "an unknown field, which the tokenizers library refuses too.", "Remove it."
         )
     for name, shape in (("truncation", _TRUNCATION), ("padding", _PADDING)):
         if document.get(name) is not None:
@@ -187,7 +187,7 @@ def _check_vocab(vocab: dict[str, Any], place: str) -> None:
         check_id(id, f"{place}: token {token!r:.60}")
         if id in seen:
             raise TokenizerError(
-                f"{place}: the tokens {seen[id]!r:.60} and {token!r:.60} both have id {id}; expected one each."
+                place, f"the tokens {seen[id]!r:.60} and {token!r:.60} both have id {id}; expected one each."
             )
         seen[id] = token
 
@@ -199,7 +199,7 @@ def _check_scored(vocab: list[Any], place: str) -> None:
         if not (isinstance(one, list) and len(one) == 2 and type(one[0]) is str and type(one[1]) in (int, float)):
             wrong(f"{place}[{i}]", "a token and its score", one)
         if one[0] in seen:
-            raise TokenizerError(f"{place}[{i}]: {one[0]!r:.60} is there twice; expected every token once.")
+            raise TokenizerError(f"{place}[{i}]", f"{one[0]!r:.60} is there twice; expected every token once.")
         seen.add(one[0])
 
 
@@ -209,8 +209,9 @@ def check_range(ids: Mapping[Any, int], place: str) -> None:
     if id > len(ids) + ID_GAP_MAX:
         token = next(one for one in ids if ids[one] == id)
         raise TokenizerError(
-            f"{place}: token {token!r:.60} has id {id}, but there are {len(ids)} tokens; expected ids up to "
-            f"{ID_GAP_MAX:,} more than that."
+            place,
+            f"token {token!r:.60} has id {id}, but there are {len(ids)} tokens; expected ids up to {ID_GAP_MAX:,} "
+            "more than that.",
         )
 
 
@@ -218,8 +219,7 @@ def _check_bpe(model: dict[str, Any], specials: set[str], place: str) -> None:
     check(model, _BPE, f"{place}: model.")
     if model.get("dropout"):
         raise TokenizerError(
-            f"{place}: model.dropout is {model['dropout']!r:.40}: ids would differ each time. Set it to null.",
-            where=place,
+            place, f"model.dropout is {model['dropout']!r:.40}: ids would differ each time.", "Set it to null."
         )
     vocab, merges = model["vocab"], model.get("merges")
     if not isinstance(vocab, dict):
@@ -228,11 +228,13 @@ def _check_bpe(model: dict[str, Any], specials: set[str], place: str) -> None:
         wrong(f"{place}: model.merges", "a list", merges)
     unk = model.get("unk_token")
     if unk is not None and unk not in vocab:
-        raise TokenizerError(f"{place}: model.unk_token: {unk!r:.60} is not in model.vocab. Add it, or set it to null.")
+        raise TokenizerError(
+            f"{place}: model.unk_token", f"{unk!r:.60} is not in model.vocab.", "Add it, or set it to null."
+        )
     for text in sorted(specials & vocab.keys()):
         if len(text) == 1 and bytes_of(text) is not None and text != unk:
             raise TokenizerError(
-                f"{place}: model.vocab: the special token {text!r} is a byte's token. Remove its mark."
+                f"{place}: model.vocab", f"the special token {text!r} is a byte's token.", "Remove its mark."
             )
     if isinstance(merges, Merges):
         return  # read_document has looked at them
@@ -242,10 +244,11 @@ def _check_bpe(model: dict[str, Any], specials: set[str], place: str) -> None:
     for rank, merge in enumerate(merges):
         pair = merge.split(" ") if type(merge) is str else merge
         if type(pair) is not list or len(pair) != 2 or type(pair[0]) is not str or type(pair[1]) is not str:
-            raise TokenizerError(f"{place}: model.merges[{rank}]: expected two tokens; found {shown(merge)}.")
+            raise TokenizerError(f"{place}: model.merges[{rank}]", f"expected two tokens; found {shown(merge)}.")
         if type(merge) is not kind:
             raise TokenizerError(
-                f"{place}: model.merges[{rank}]: expected all merges as strings or all as lists; found {shown(merge)}."
+                f"{place}: model.merges[{rank}]",
+                f"expected all merges as strings or all as lists; found {shown(merge)}.",
             )
         merges[rank] = pair
         left, right = pair
@@ -253,9 +256,12 @@ def _check_bpe(model: dict[str, Any], specials: set[str], place: str) -> None:
         if left not in vocab or right not in vocab or token not in vocab:
             missing = next(text for text in (left, right, token) if text not in vocab)
             raise TokenizerError(
-                f"{place}: model.merges[{rank}]: {missing!r:.60} is not in model.vocab; expected both parts and the result there."
+                f"{place}: model.merges[{rank}]",
+                f"{missing!r:.60} is not in model.vocab; expected both parts and the result there.",
             )
         if token in specials:
             raise TokenizerError(
-                f"{place}: model.merges[{rank}]: it makes the special token {token!r:.60} out of plain text. Remove it."
+                f"{place}: model.merges[{rank}]",
+                f"it makes the special token {token!r:.60} out of plain text.",
+                "Remove it.",
             )

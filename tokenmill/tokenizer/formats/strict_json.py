@@ -24,11 +24,11 @@ def parse(content: bytes, place: str, unchecked: tuple[str, ...] = ()) -> dict[s
             content.decode(), object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite
         )
     except UnicodeDecodeError as error:
-        raise TokenizerError(f"{place}: no UTF-8 at byte {error.start}. Fetch or make the file again.") from None
+        raise TokenizerError(place, f"no UTF-8 at byte {error.start}.", "Fetch or make the file again.") from None
     except RecursionError:
-        raise TokenizerError(f"{place}: nested too deep; at most {_DEPTH_MAX} levels. Fetch the file again.") from None
+        raise TokenizerError(place, f"nested too deep; at most {_DEPTH_MAX} levels.", "Fetch the file again.") from None
     except ValueError as error:
-        raise TokenizerError(f"{place}: no valid JSON: {error}. Fetch or make the file again.") from None
+        raise TokenizerError(place, f"no valid JSON: {error}.", "Fetch or make the file again.") from None
     if not isinstance(document, dict):
         wrong(place, "an object", document)
     _check_surrogates(document, content, place)
@@ -43,13 +43,13 @@ def object_of(path: Path) -> dict[str, Any]:
         if not path.is_file():
             return {}
         content = read(path)
-        if words := words_of_pointer(str(path), content):
-            raise TokenizerError(words, code="TM214")
+        if words := words_of_pointer(content):
+            raise TokenizerError(path, *words, code="TM214")
         found = parse_json(content)
     except OSError as error:
-        raise TokenizerError(f"{path}: cannot be read: {error.strerror}.") from None
+        raise TokenizerError(path, f"cannot be read: {error.strerror}.") from None
     except ValueError as error:
-        raise TokenizerError(f"{path}: expected JSON: {error}. Fetch or make the tokenizer again.") from None
+        raise TokenizerError(path, f"expected JSON: {error}.", "Fetch or make the tokenizer again.") from None
     if not isinstance(found, dict):
         wrong(str(path), "an object of JSON", found)
     _check_surrogates(found, content, str(path))
@@ -93,8 +93,9 @@ def _check_surrogates(document: dict[str, Any], content: bytes, place: str) -> N
             json.dumps(document, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise TokenizerError(
-                f"{place}: expected characters; found half of a surrogate pair, {error.object[error.start]!r}. Fetch or make the "
-                "file again."
+                place,
+                f"expected characters; found half of a surrogate pair, {error.object[error.start]!r}.",
+                "Fetch or make the file again.",
             ) from None
 
 
@@ -104,10 +105,10 @@ def _check_depth(document: dict[str, Any], place: str, unchecked: tuple[str, ...
         value, path, depth = waiting.pop()
         where = f"{place}: {path}" if path else place
         if isinstance(value, _Twice):
-            raise TokenizerError(f"{where}: the key {value.key!r:.60} is there twice; expected every key once.")
+            raise TokenizerError(where, f"the key {value.key!r:.60} is there twice; expected every key once.")
         if depth > _DEPTH_MAX:
             first = re.split(r"[.[]", path)[0]  # the whole path would be too long to print
-            raise TokenizerError(f"{place}: {first:.60}: nested too deep; at most {_DEPTH_MAX} levels.")
+            raise TokenizerError(f"{place}: {first:.60}", f"nested too deep; at most {_DEPTH_MAX} levels.")
         if path in unchecked:
             continue
         if isinstance(value, dict):
@@ -196,4 +197,4 @@ def _said(shape: Any) -> str:
 
 
 def wrong(place: str, expected: str, found: object) -> NoReturn:
-    raise TokenizerError(f"{place}: expected {expected}; found {shown(found)}.")
+    raise TokenizerError(place, f"expected {expected}; found {shown(found)}.")

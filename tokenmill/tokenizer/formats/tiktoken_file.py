@@ -38,18 +38,19 @@ def read_ranks(content: bytes, place: str) -> dict[bytes, int]:
             id = check_id(int(digits), where)
         except (ValueError, binascii.Error):
             raise TokenizerError(  # without the line, which may be of any other file
-                f"{where}: expected a token in base64 and its id; found something else, of {len(line):,} bytes."
+                where, f"expected a token in base64 and its id; found something else, of {len(line):,} bytes."
             ) from None
         other = line_of.get(ranks.get(token, id))
         if other is not None:
             raise TokenizerError(
-                f"{where}: token {token!r:.60} with id {id}; expected every token and id once; line {other} has it as well. "
-                "Remove one."
+                where,
+                f"token {token!r:.60} with id {id}; expected every token and id once; line {other} has it as well.",
+                "Remove one.",
             )
         ranks[token] = id
         line_of[id] = number
     if not ranks:
-        raise TokenizerError(f"{place}: no tokens; expected a line a token.")
+        raise TokenizerError(place, "no tokens; expected a line a token.")
     return ranks
 
 
@@ -68,15 +69,17 @@ def model_of(
     """
     if not isinstance(special_tokens, Mapping):
         raise TokenizerError(
-            f"{place}: special tokens: expected ids by text, as {{text: id}}; found {special_tokens!r:.60}."
+            place, f"special tokens: expected ids by text, as {{text: id}}; found {special_tokens!r:.60}."
         )
     ids = set(ranks.values())
     for text, id in special_tokens.items():
         check_id(id, f"{place}: special token {text!r:.60}")
         if not is_text(text) or id in ids or (token := bytes_of(text)) in ranks or len(token or "") == 1:
             raise TokenizerError(
-                f"{place}: special token {text!r:.60} with id {id}: expected a text that is no other token or byte, and an id "
-                "that no token has. Take others."
+                place,
+                f"special token {text!r:.60} with id {id}: expected a text that is no other token or byte, and an id "
+                "that no token has.",
+                "Take others.",
             )
         ids.add(id)
     check_range({**ranks, **special_tokens}, place)
@@ -86,8 +89,10 @@ def model_of(
         work += len(token) ** 2
         if work > _WORK_MAX or len(merges) > merges_max:
             raise TokenizerError(
-                f"{place}: token {token!r:.60} with id {id} has {len(token):,} bytes: the tokens up to this one are too long, or "
-                f"have more than {merges_max:,} merges. Remove long tokens, or use the tokenizer.json of the same tokenizer."
+                place,
+                f"token {token!r:.60} with id {id} has {len(token):,} bytes: the tokens up to this one are too long, "
+                f"or have more than {merges_max:,} merges.",
+                "Remove long tokens, or use the tokenizer.json of the same tokenizer.",
             )
         for at in range(1, len(token)):
             left, right = ranks.get(token[:at]), ranks.get(token[at:])
