@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -11,19 +10,14 @@ import pyarrow.compute as pc
 
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
-from tokenmill.report.html import escaped, look, number, percent, table
 from tokenmill.storage.checked_parquet import parquet_file
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 SEED = 0
 N_SAMPLES = 10
 
-_ANSWERS = {
-    "n_answers": "trained answers",
-    "n_without_stop": "of them without a special token at the end",
-    "n_without_reasoning": "trained messages whose reasoning the template leaves out",
-}
-_SHOWN_TOKENS_MAX = 1000  # the length limit of a sample
+SHOWN_TOKENS_MAX = 1000
+"""The length limit of a sample."""
 
 
 def conversations_of(manifest: Manifest, tokens: Path, tables: Path, tokenizer: Tokenizer) -> dict[str, Any] | None:
@@ -89,7 +83,7 @@ def _of_file(path: Path, name: str, rows: list[int], tokenizer: Tokenizer) -> li
                             "row": first + i,
                             "tokens": len(ids),
                             "trained": sum(mask),
-                            "runs": _runs(ids[:_SHOWN_TOKENS_MAX], mask, tokenizer),
+                            "runs": _runs(ids[:SHOWN_TOKENS_MAX], mask, tokenizer),
                         }
                     )
             first += n_rows
@@ -103,46 +97,3 @@ def _runs(ids: list[int], mask: list[int], tokenizer: Tokenizer) -> list[list[An
         [tokenizer.decode_bytes([id for id, _ in run]).decode(errors="replace"), is_trained]
         for is_trained, run in pairs
     ]
-
-
-def section(report: Mapping[str, Any]) -> str:
-    """The section on conversations, as HTML; empty for texts."""
-    found = report.get("conversations")
-    if not found:
-        return ""
-    rows = [
-        ("template", escaped(found["template"])),
-        ("mask", escaped(found["mask"])),
-        ("trained tokens", f"{number(found['tokens_trained'])}, {percent(found['trained_share'])} of all"),
-        ("conversations without a trained token", number(found["without_trained"])),
-        *((words, number(found[key])) for key, words in _ANSWERS.items() if key in found),
-        *((f"cut in {split}" if split else "cut", number(n)) for split, n in found["cut"].items()),
-    ]
-    lengths = [(number(one["messages"]), number(one["conversations"])) for one in found["messages"]]
-    parts = [
-        "<h2>Conversations</h2>",
-        look(
-            "Only trained tokens count in the loss. A share near 0 or near 100 % is a wrong mask; conversations without a trained "
-            "token teach nothing. A conversation is cut where trained tokens are left out of all sequences."
-        ),
-        table(("", ""), rows, left=2),
-        table(("messages", "conversations"), lengths, left=0),
-        f"<h3>{len(found['samples'])} conversations</h3>",
-        look(
-            "As a model sees them: what is <span class='say on'>marked</span> is trained. Look for an answer that is not marked to "
-            "its end, an end-of-turn token that is not marked, and text of the template that is."
-        ),
-    ]
-    for one in found["samples"]:
-        runs = "".join(
-            f'<bdi class="{"say on" if is_trained else "say"}">{escaped(text)}</bdi>'
-            for text, is_trained in one["runs"]
-        )
-        left_out = max(one["tokens"] - _SHOWN_TOKENS_MAX, 0)
-        more = f" <i>… and {number(left_out)} more tokens</i>" if left_out else ""
-        place = f"{escaped(one['id'])}: {escaped(one['file'])}, row {number(one['row'])}"
-        parts.append(
-            f"<details open><summary>{place}: {number(one['trained'])} of {number(one['tokens'])} tokens trained</summary>"
-            f'<p class="chat">{runs}{more}</p></details>'
-        )
-    return "".join(parts)

@@ -4,11 +4,9 @@
 """
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from html import escape, unescape
 
 from tokenmill.limits import limit_memory
 
@@ -17,24 +15,17 @@ _VEGA_LITE = "6.4"
 
 _DRAW_S_MAX = 20
 _DATA_BYTES_MAX = 2_000_000_000
-_MARK = re.compile(r"<x-chart>(.*?)</x-chart>", re.DOTALL)
 _NOT_DRAWN = "<p>This plot could not be drawn on this machine. Its numbers are in report.json.</p>"
 
 
-def marked(chart: object) -> str:
-    """A placeholder element for a chart, which `with_drawings` replaces."""
-    return f"<x-chart>{escape(json.dumps(chart))}</x-chart>"
-
-
-def with_drawings(page: str, colours: Mapping[str, str]) -> str:
-    """Replaces each placeholder by an SVG element, or by a sentence if the chart cannot be drawn. `colours`: the page's value for
-    each colour of a chart."""
-    charts = [unescape(one) for one in _MARK.findall(page)]
-    drawn = _drawn(charts) or [svg for chart in charts for svg in _drawn([chart]) or [_NOT_DRAWN]]
+def drawn(charts: Sequence[object], colours: Mapping[str, str]) -> list[str]:
+    """Each chart as an SVG element, or as a sentence if it cannot be drawn. `colours`: the page's value for each colour of a
+    chart."""
+    texts = [json.dumps(chart) for chart in charts]
+    svgs = _drawn(texts) or [svg for text in texts for svg in _drawn([text]) or [_NOT_DRAWN]]
     for colour, instead in colours.items():
-        drawn = [svg.replace(colour, instead) for svg in drawn]
-    svgs = iter(drawn)
-    return _MARK.sub(lambda _: next(svgs), page)
+        svgs = [svg.replace(colour, instead) for svg in svgs]
+    return svgs
 
 
 def _drawn(charts: Sequence[str]) -> list[str]:

@@ -6,8 +6,6 @@ from fractions import Fraction
 from typing import Any
 
 from tokenmill.dataset.manifest import Manifest, SourceEntry
-from tokenmill.quantities import size
-from tokenmill.report.html import escaped, look, number, percent, table
 
 
 def sets_of(manifest: Manifest) -> list[dict[str, Any]]:
@@ -68,78 +66,3 @@ def asked_weight(source: SourceEntry) -> dict[str, float | None]:
 def words_of_weight(weight: Mapping[str, float]) -> str:
     """The requested weight as text."""
     return f"a budget of {weight['tokens']:,} tokens" if "tokens" in weight else f"epochs: {weight['epochs']:g}"
-
-
-def section(report: Mapping[str, Any]) -> str:
-    """The section on file sets, mixture and packing, as HTML; empty without file sets."""
-    if not report.get("sets"):
-        return ""
-    keys = ("split", "source", "epoch")
-    used = [key for key in keys if any(one[key] is not None for one in report["sets"])]
-    rows = [
-        (
-            escaped(one["format"]),
-            *(escaped("" if one[key] is None else one[key]) for key in used),
-            number(one["parts"]),
-            number(one["items"]),
-            number(one["tokens"]),
-            size(one["n_bytes"]),
-        )
-        for one in report["sets"]
-    ]
-    words = look(
-        "A split or a source that is far smaller than asked for has too few documents, or its glob misses files."
-    )
-    parts = [
-        "<h2>Files for training jobs</h2>",
-        words,
-        table(("format", *used, "parts", "items", "tokens", "size"), rows, 1 + len(used)),
-    ]
-    if report.get("mixture"):
-        of_sources = [
-            (
-                escaped(one["split"] or "all"),
-                escaped(one["source"]),
-                escaped("" if one["weight"] is None else words_of_weight(one["weight"])),
-                f"{one['epochs']:.4g}",
-                number(one["documents"]),
-                number(one["tokens"]),
-                percent(one["share"]),
-            )
-            for one in report["mixture"]
-        ]
-        parts += [
-            look("A source with many epochs repeats its documents: it has few tokens for its weight."),
-            table(("split", "source", "asked for", "epochs", "documents", "tokens", "share"), of_sources, 3),
-        ]
-    if report["packing"]:
-        packed = [
-            (
-                escaped(split or "all"),
-                number(one["n_sequences"]),
-                percent(one["padding_share"], 3),
-                number(one["n_split_documents"]),
-                number(one["n_cut_tokens"]),
-                number(one["n_dropped_documents"]),
-                number(one["n_dropped_tokens"]),
-                number(one["n_empty_documents"]),
-            )
-            for split, one in report["packing"].items()
-        ]
-        columns = (
-            "split",
-            "sequences",
-            "padding",
-            "documents split",
-            "tokens cut",
-            "documents dropped",
-            "their tokens",
-            "empty documents",
-        )
-        parts += [
-            look(
-                "Padding is what sequences are short of their length. Tokens that were cut or dropped are never trained on."
-            ),
-            table(columns, packed),
-        ]
-    return "".join(parts)

@@ -1,16 +1,26 @@
 """Writes report.html: the report and the last build's seconds as one page without external resources."""
 
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokenmill.layout import GATES_FILE, PAGE_FILE, REPORT_FILE
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.storage.json_files import read_json
 from tokenmill.summary import StageSummary
 
-_MARK = '<meta name="tokenmill-report" content="'
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from markupsafe import Markup
+
+    from tokenmill.report import plots
+
+_KINDS = {"overall": "all documents", "source": "source", "script": "script", "lang": "language"}
+_GROUPS_MAX = 15  # groups per kind in the plot; the table has all
+_N_HALVES = 6  # rows of the table of vocabulary sizes, each half of the one before
+_VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍", "\xa0": "⍽"}
 
 
 def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[tuple[str, ...]] = ()) -> None:
@@ -19,48 +29,138 @@ def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[
     `summaries`: those of the last build's stages. `planned`: rows that compare it with its plan (name, low, point, high, found,
     words). Writes nothing without a report, or with one of an earlier tokenmill.
     """
-    from tokenmill.report import (
-        conversations,
-        file_sets,
-        plots,
-        sections,
-        vocabulary,
-    )  # imports numpy, which `is_current` does not need
-    from tokenmill.report.html import PAGE, escaped
+    from markupsafe import Markup
+
+    from tokenmill.report import plots  # imports numpy, which `is_current` does not need
+    from tokenmill.report.conversations import SHOWN_TOKENS_MAX
+    from tokenmill.report.measures import RARE
 
     report = _read(root / REPORT_FILE)
     if "measures" not in report:
         return
-    gates = _read(root / GATES_FILE) if (root / GATES_FILE).exists() else []
-    body = "\n".join(
-        [
-            sections.figures(report),
-            sections.gates(gates),
-            sections.groups(report),
-            vocabulary.vocab_size(report),
-            sections.quality(report),
-            vocabulary.vocabulary(report),
-            vocabulary.panel(report),
-            conversations.section(report),
-            sections.documents(report),
-            file_sets.section(report),
-            sections.build(report, summaries, planned),
-        ]
-    )
-    content = PAGE.format(
-        mark=f'{_MARK}{_digest(root)}">',
-        title=escaped(f"tokenmill: report of {root.resolve().name}"),
-        body=plots.drawn(body),
+    groups, sizes = _groups(report), _sizes(report["by_vocab_size"] or [])
+    page = _template().render(
+        name=root.resolve().name,
+        digest=_digest(root),
+        report=report,
+        gates=_read(root / GATES_FILE) if (root / GATES_FILE).exists() else [],
+        charts={name: Markup(svg) for name, svg in plots.drawn(_charts(report, groups)).items()},
+        groups=groups,
+        sizes=sizes,
+        set_keys=[
+            key for key in ("split", "source", "epoch") if any(one[key] is not None for one in report.get("sets") or [])
+        ],
+        summaries=summaries,
+        planned=planned,
+        rare=RARE,
+        shown_tokens_max=SHOWN_TOKENS_MAX,
     )
     with write_atomic(root / PAGE_FILE) as partial:
-        partial.write_text(content, encoding="utf-8")
+        partial.write_text(page, encoding="utf-8")
+
+
+def _groups(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The groups of documents in the order of the page, the largest of each kind first, each with a row per tokenizer. Kinds with
+    a single group are left out."""
+    rows: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in report["groups"]:
+        rows.setdefault((row["kind"], row["name"]), []).append(row)
+    found = [
+        {"key": kind, "kind": words, "name": "" if kind == "overall" else name, "rows": some}
+        for kind, words in _KINDS.items()
+        for (of, name), some in sorted(rows.items(), key=lambda one: -one[1][0]["n_bytes"])
+        if of == kind
+    ]
+    n = Counter(group["key"] for group in found)
+    return [group for group in found if group["key"] == "overall" or n[group["key"]] > 1]
+
+
+def _sizes(rows: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """Bytes per token at the largest vocabulary size and at halves of it; empty unless there are several sizes."""
+    if len(rows) < 2:
+        return {}
+    last = rows[-1]["vocab_size"]
+    halves = [min(rows, key=lambda row: abs(row["vocab_size"] - last / 2**i)) for i in range(_N_HALVES)]
+    return {row["vocab_size"]: row["bytes_per_token"] for row in halves}
+
+
+def _charts(report: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> "dict[str, plots.Chart]":
+    """The charts that this report has data for, by their names in the template."""
+    from tokenmill.report import plots
+
+    first = [one for kind in _KINDS for one in [one for one in groups if one["key"] == kind][:_GROUPS_MAX]]
+    points = [
+        {
+            "group": f"{group['kind']}: {group['name']}".removesuffix(": "),
+            "tokenizer": row["tokenizer"],
+            "bytes_per_token": row["bytes_per_token"],
+        }
+        for group in first
+        for row in group["rows"]
+        if row["bytes_per_token"] is not None
+    ]
+    charts = {}
+    if points:
+        charts["groups"] = plots.groups(points, [row["tokenizer"] for row in groups[0]["rows"]])
+    if _sizes(report["by_vocab_size"] or []):
+        charts["vocab_size"] = plots.by_vocab_size(report["by_vocab_size"])
+    if report["ranks"]:
+        charts["ranks"] = plots.ranks(report["ranks"])
+    if report["lengths"] and report["lengths"]["histogram"]:
+        charts["lengths"] = plots.lengths(report["lengths"]["histogram"])
+    return charts
+
+
+def _template() -> "Template":
+    """The template of the page. It escapes values, and shows control characters as their codes."""
+    from jinja2 import Environment, FileSystemLoader
+
+    from tokenmill.quantities import size
+    from tokenmill.report.file_sets import words_of_weight
+
+    jinja = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable,
+    )
+    jinja.filters |= {"number": _number, "percent": _percent, "size": size, "token": _token, "weight": words_of_weight}
+    return jinja.get_template("report.html.jinja")
+
+
+def _printable(value: Any) -> Any:
+    """The value, if it is a text of others with control characters as their codes."""
+    if type(value) is not str:
+        return value
+    return "".join(one if one.isprintable() or one in "\n\t" else f"\\u{ord(one):04x}" for one in value)
+
+
+def _number(value: float | int | None, digits: int = 3) -> str:
+    """The number with commas; – for None."""
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}"
+
+
+def _percent(share: float | None, digits: int = 1) -> str:
+    """The share in percent; – for None."""
+    return "–" if share is None else f"{100 * share:.{digits}f} %"
+
+
+def _token(text: str) -> "Markup":
+    """A token as a chip, with blanks made visible."""
+    from markupsafe import Markup, escape
+
+    cells = (Markup(f"<i>{_VISIBLE[one]}</i>") if one in _VISIBLE else escape(_printable(one)) for one in text)
+    return Markup('<bdi class="t">{}</bdi>').format(Markup("").join(cells))
 
 
 def is_current(root: Path) -> bool:
     """Whether report.html exists and belongs to the present report.json."""
     try:
         with (root / PAGE_FILE).open(encoding="utf-8") as file:
-            return f'{_MARK}{_digest(root)}">' in file.read(1000)
+            return f'content="{_digest(root)}"' in file.read(1000)
     except (OSError, UnicodeDecodeError):
         return False
 

@@ -3,7 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tokenmill.report.drawing import marked, with_drawings
+from tokenmill.report import drawing
+
+Chart = Mapping[str, Any]
+"""A chart of Vega-Lite."""
 
 WIDTH = 640
 SERIES = 6
@@ -19,22 +22,23 @@ _ROW_HEIGHT = 22
 _LABEL_CHARACTERS_MAX = 60
 
 
-def drawn(page: str) -> str:
-    """Replaces the page's charts by SVG elements in the colours of its style sheet."""
-    return with_drawings(page, {colour: f"var(--{variable})" for colour, variable in _COLOURS.items()})
+def drawn(charts: Mapping[str, Chart]) -> dict[str, str]:
+    """Each chart, by its name, as an SVG element in the colours of the page's style sheet."""
+    colours = {colour: f"var(--{variable})" for colour, variable in _COLOURS.items()}
+    return dict(zip(charts, drawing.drawn(list(charts.values()), colours), strict=True))
 
 
-def by_vocab_size(rows: Sequence[Mapping[str, float]]) -> str:
+def by_vocab_size(rows: Sequence[Mapping[str, float]]) -> Chart:
     """The chart of bytes per token against vocabulary size."""
     return _line(rows, ("vocab_size", "vocabulary size"), ("bytes_per_token", "bytes per token"), ",d")
 
 
-def ranks(rows: Sequence[Mapping[str, float]]) -> str:
+def ranks(rows: Sequence[Mapping[str, float]]) -> Chart:
     """The chart of token counts against ranks, both logarithmic."""
     return _line(rows, ("rank", "rank"), ("count", "occurrences"), "~s", log=True)
 
 
-def groups(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> str:
+def groups(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> Chart:
     """The chart of bytes per token by group of documents, with a mark for each tokenizer. `labels`: the tokenizers, in order."""
     shown = _shown(dict.fromkeys(row["group"] for row in rows))
     rows = [{**row, "group": shown[row["group"]]} for row in rows]
@@ -57,7 +61,7 @@ def groups(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> str:
     )
 
 
-def lengths(rows: Sequence[Mapping[str, Any]]) -> str:
+def lengths(rows: Sequence[Mapping[str, Any]]) -> Chart:
     """The chart of document lengths in tokens, in bins that double."""
     bars = [{"tokens": f"{row['from']:,}", "documents": row["documents"]} for row in rows]
     title = "tokens, from … to twice as many"
@@ -84,7 +88,7 @@ def _shown(names: Iterable[str]) -> dict[str, str]:
 
 def _line(
     rows: Sequence[Mapping[str, float]], x: tuple[str, str], y: tuple[str, str], format: str, log: bool = False
-) -> str:
+) -> Chart:
     scale = {"type": "log", "nice": True} if log else {"zero": False, "nice": True}
     return _chart(
         rows,
@@ -102,11 +106,13 @@ def _number(field: str, title: str, **more: Mapping[str, Any]) -> dict[str, Any]
     return {"field": field, "type": "quantitative", "title": title, **more}
 
 
-def _chart(rows: Sequence[Mapping[str, Any]], mark: Mapping[str, Any], encoding: Mapping[str, Any], height: int) -> str:
-    """The chart of these rows, to be drawn by `drawn`."""
+def _chart(
+    rows: Sequence[Mapping[str, Any]], mark: Mapping[str, Any], encoding: Mapping[str, Any], height: int
+) -> Chart:
+    """The chart of these rows."""
     axis = {"labelColor": _INK, "titleColor": _MUTED, "gridColor": _GRID, "domainColor": _MUTED, "tickColor": _MUTED}
     fonts = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelLimit": 220}
-    chart = {
+    return {
         "data": {"values": list(rows)},
         "mark": mark,
         "encoding": encoding,
@@ -122,4 +128,3 @@ def _chart(rows: Sequence[Mapping[str, Any]], mark: Mapping[str, Any], encoding:
             "legend": {"labelColor": _INK, "labelFontSize": 12, "labelLimit": 220, "symbolSize": 90},
         },
     }
-    return marked(chart)
