@@ -100,7 +100,7 @@ def test_they_are_part_of_a_units_key_only_where_documents_are_conversations() -
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "both": (
         {"messages_column": "m", "template": ALPACA},
-        "source.template: found beside messages_column 'm'; allowed: one of them",
+        "source.template: found together with messages_column 'm'; allowed: only one of the two",
     ),
     "tools alone": (
         {"tools_column": "t"},
@@ -113,7 +113,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "both of a named source": (
         {"sources": {"a": {"glob": "a/*", "messages_column": "m", "template": ALPACA}}},
-        "sources.a.template: found beside messages_column 'm'",
+        "sources.a.template: found together with messages_column 'm'",
     ),
     "an unknown role": ({"template": {"bot": "{x}"}}, "source.template.bot: found 'bot'; allowed: 'system'"),
     "no role": ({"template": {}}, "source.template: found {}; allowed: 1 or more of them"),

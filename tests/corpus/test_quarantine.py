@@ -219,7 +219,7 @@ def test_a_wrong_text_column_is_a_line_a_file_with_one_code_and_one_remedy(proje
     done = project.cli("build")
     assert done.returncode == 2
     head, *lines, last = done.stderr.split("tokenmill: error[TM209]: ")[1].splitlines()
-    assert head == "source.text_column: what it names is missing or of the wrong kind:"
+    assert head == "source.text_column: the column or key that it names is missing or of the wrong kind:"
     assert lines == [
         "  data/raw/a.jsonl, line 1: the key 'body' is missing; found the keys id, text (3 such documents).",
         "  data/raw/b.jsonl, line 1: the key 'body' is missing; found the keys id, text (3 such documents).",

@@ -101,7 +101,7 @@ def test_a_step_does_not_delete_what_it_has_not_made(own: Project, tmp_path: Pat
     mine.write_text('{"id": "m", "text": "the only copy"}\n', encoding="utf-8")
     done = own.run("tokenmill", "build", **home)
     assert done.returncode == 2
-    assert f"stage clean has not made {mine}, which is in its output" in done.stderr
+    assert f"the output of stage clean holds {mine}, which no build has made" in done.stderr
     assert mine.exists()
     mine.unlink()
     own.build(**home)
@@ -112,7 +112,7 @@ def test_a_step_does_not_delete_what_it_has_not_made(own: Project, tmp_path: Pat
         for arguments in ((), ("--force",)):
             done = own.run("tokenmill", "build", *arguments, **home)
             assert done.returncode == 2, done.stderr
-            assert f"stage clean has not made {mine}, which is in its output" in done.stderr
+            assert f"the output of stage clean holds {mine}, which no build has made" in done.stderr
             assert mine.exists()
         mine.unlink()
     own.build(**home)

@@ -360,7 +360,7 @@ def test_mistakes_are_told_with_the_names_of_the_sources(project: Project) -> No
     assert "Did you mean text_column?" in error(web=whole | {"text_colum": "x"})
     assert "sources.Web: found 'Web'; allowed: what the regex" in error(Web=whole)
     assert "sources.size: found 'size'; allowed: other names" in error(size=whole)
-    assert "sources.web.tokens: found beside epochs 1.5; allowed: one of them" in error(
+    assert "sources.web.tokens: found together with epochs 1.5; allowed: only one of the two" in error(
         web=whole | {"epochs": 1.5, "tokens": 7}
     )
     assert "sources.web.epochs: found 0; allowed: more than 0" in error(web=whole | {"epochs": 0})
@@ -370,7 +370,7 @@ def test_mistakes_are_told_with_the_names_of_the_sources(project: Project) -> No
 def test_a_build_tells_mistakes_with_the_names_of_the_sources(project: Project) -> None:
     set_sources(project, SOURCES | {"web": SOURCES["web"] | {"text_column": "body"}})
     said = cli(project, "build").stderr
-    assert "sources.web.text_column: what it names is missing or of the wrong kind" in said
+    assert "sources.web.text_column: the column or key that it names is missing or of the wrong kind" in said
     (project.root / "elsewhere").mkdir()
     (project.root / "elsewhere/a.txt").write_text("a")
     set_sources(project, SOURCES | {"more": {"glob": "elsewhere/*"}})

@@ -53,7 +53,7 @@ def test_a_vocabulary_size_that_has_no_effect_on_an_imported_tokenizer_is_told(p
     path.write_text(path.read_text(encoding="utf-8").replace("tokenizer: null", "tokenizer: {from: tokenizer.json}"))
     assert "no effect" not in project.build().stderr
     project.set(train_vocab__vocab_size=300)
-    words = "parameter train_vocab.vocab_size changed (without effect: the tokenizer is imported)"
+    words = "parameter train_vocab.vocab_size changed (it has no effect, since the tokenizer is imported)"
     assert words in project.cli("status").stdout
     assert words in project.cli("build", "-v").stderr
     project.set(train_vocab__vocab_size=301)
@@ -141,7 +141,7 @@ def test_a_verbose_build_says_one_cause_for_each_unit(project: Project) -> None:
     found = todo(project)
     assert found["train-vocab"] == "parameter encode.end_of_document changed"
     assert found["encode data/raw/a.jsonl"] == "parameter encode.end_of_document changed"
-    assert todo(project, "--force")["count"] == "--force"
+    assert todo(project, "--force")["count"] == "forced by --force"
 
 
 @pytest.mark.slow
@@ -192,7 +192,7 @@ def test_a_cleaned_store_deleted_outputs_and_a_drop_list_are_causes_of_their_own
     assert project.cli("status").stdout.splitlines()[0].endswith("to do: drop list changed")
     found = todo(project)
     assert found["count"] == "drop list changed"
-    assert found["documents data/raw/b.jsonl"] == "not read for source.drop yet"
+    assert found["documents data/raw/b.jsonl"] == "its documents are not compared with source.drop yet"
     assert found["count data/raw/a.jsonl"] == "drop list changed"
     assert "count data/raw/b.jsonl" not in found
 
@@ -238,7 +238,7 @@ def test_a_file_beside_small_ones_is_the_cause_where_they_share_a_unit(project: 
     project.set(source__unit_bytes_min=100_000)
     project.build()
     (project.root / "data/raw/b.jsonl").unlink()
-    assert todo(project)["count data/raw/a.jsonl"] == "other files share the unit now"
+    assert todo(project)["count data/raw/a.jsonl"] == "the unit has other files now"
 
 
 def test_another_code_of_the_same_files_is_told_as_a_library_if_it_is_one(project: Project) -> None:

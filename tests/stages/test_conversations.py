@@ -265,8 +265,8 @@ def test_a_plan_counts_the_tokens_of_the_template(talks: Project) -> None:
     [
         ({"encode__chat": None}, "encode: found chat: null with conversations"),
         ({"source__messages_column": None}, "encode: found chat with documents that are texts"),
-        ({"encode__end_of_document": "<|pad|>"}, "encode.chat: found beside end_of_document: '<|pad|>'"),
-        ({"encode__special_tokens_in_text": "allow"}, "encode.chat: found beside special_tokens_in_text: allow"),
+        ({"encode__end_of_document": "<|pad|>"}, "encode.chat: found together with end_of_document: '<|pad|>'"),
+        ({"encode__special_tokens_in_text": "allow"}, "encode.chat: found together with special_tokens_in_text: allow"),
         ({"encode__chat": {"template": "chatlm"}}, "found 'chatlm'"),
         (
             {"encode__chat": {"template": "gemma"}},

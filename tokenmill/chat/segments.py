@@ -47,9 +47,9 @@ class SegmentEncoder:
                 flag = "single_word" if one.single_word else "normalized"
                 raise TemplateError(
                     place,
-                    f"the tokenizer's token {one.text!r:.60} has the flag {flag}, so text beside it or that only "
-                    "looks like it decides where it is found. A template needs the tokens that it writes without it: "
-                    "set it to false in tokenizer.json.",
+                    f"the tokenizer's token {one.text!r:.60} has the flag {flag}, so where the token is found depends on the text "
+                    "around it, or text that only looks like it becomes the token. A chat template needs tokens without this flag.",
+                    "Set the flag to false in tokenizer.json.",
                 )
         early, late = ([one for one in added if one.normalized is phase] for phase in (False, True))
         self._looks_beside = any(one.single_word for one in added)

@@ -59,7 +59,7 @@ Globs = Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(_as
 
 def _instead_of_messages(template: Template | None, info: ValidationInfo) -> Template | None:
     if template is not None and (column := info.data.get("messages_column")) is not None:
-        raise ValueError(f"found beside messages_column {column!r}; allowed: one of them")
+        raise ValueError(f"found together with messages_column {column!r}; allowed: only one of the two")
     return template
 
 
@@ -138,7 +138,7 @@ class NamedSource(Record):
     @classmethod
     def _one_weight(cls, tokens: int | None, info: ValidationInfo) -> int | None:
         if tokens is not None and (epochs := info.data.get("epochs")) is not None:
-            raise ValueError(f"found beside epochs {epochs:g}; allowed: one of them")
+            raise ValueError(f"found together with epochs {epochs:g}; allowed: only one of the two")
         return tokens
 
 
@@ -224,7 +224,9 @@ class TrainVocab(Record):
     @classmethod
     def _one_vocabulary(cls, extend: Extend | None, info: ValidationInfo) -> Extend | None:
         if extend and (sizes := info.data.get("vocab_sizes")):
-            raise ValueError(f"found beside vocab_sizes {sizes}; allowed: one of them: extending gives one vocabulary")
+            raise ValueError(
+                f"found together with vocab_sizes {sizes}; allowed: only one of the two, since extending gives one vocabulary"
+            )
         return extend
 
     @field_validator("bos_token", "eos_token", "pad_token", "unk_token")
@@ -445,13 +447,13 @@ class Encode(Record):
         around = [key for key in ("begin_of_document", "end_of_document") if info.data.get(key) is not None]
         if chat is not None and around:
             raise ValueError(
-                f"found beside {around[0]}: {info.data[around[0]]!r}; allowed: with {' and '.join(around)}: null, since the "
-                "template says what begins and ends a conversation"
+                f"found together with {around[0]}: {info.data[around[0]]!r}; allowed: only with {' and '.join(around)}: null, "
+                "since the template says what begins and ends a conversation"
             )
         if chat is not None and info.data.get("special_tokens_in_text", "as_text") != "as_text":
             raise ValueError(
-                f"found beside special_tokens_in_text: {info.data['special_tokens_in_text']}; allowed: with as_text, since "
-                "messages never become special tokens"
+                f"found together with special_tokens_in_text: {info.data['special_tokens_in_text']}; allowed: only with as_text, "
+                "since messages never become special tokens"
             )
         return chat
 

@@ -85,7 +85,7 @@ class BadInputError(CorpusError):
         lines, fix, settings = lines_of(first, n, is_all)
         is_column = bool(settings) and all(one.setting for some in first.values() for one in some)
         if is_column:
-            where, head = settings, "what it names is missing or of the wrong kind:"
+            where, head = settings, "the column or key that it names is missing or of the wrong kind:"
         else:
             where = ""
             head = f"{'' if is_all else 'at least '}{n:,} documents or files are bad:"

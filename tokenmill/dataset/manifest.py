@@ -282,7 +282,7 @@ class Manifest(Record):
     n_documents: int
     n_tokens: int
     text_bytes: int
-    n_bad: int = Field(description="documents in the quarantine, but for those of damaged input files")
+    n_bad: int = Field(description="documents in the quarantine; those of damaged input files are not counted")
     n_dropped: dict[str, int] = Field(default={}, description="documents that source.drop left out, by reason")
     quarantine_sha256: str = Field(description="of data/quarantine/quarantine.parquet")
     source: Reading | None = Field(
@@ -516,5 +516,5 @@ def parse_manifest(content: bytes, place: str) -> Manifest:
     age = "an older" if form < FORMAT_VERSION else "a newer"
     raise DatasetError(
         f"{place}: format_version: found {form}, expected {_READ[0]} to {FORMAT_VERSION}: {age} tokenmill made this dataset. "
-        "Run `tokenmill build --force` to make it anew, or read it with the version that made it."
+        "Run `tokenmill build --force` to build it again, or read it with the version of tokenmill that made it."
     )

@@ -60,7 +60,7 @@ class Cause(NamedTuple):
 
 
 NEVER = Cause("never built", "never built")
-FORCED = Cause("forced", "--force")
+FORCED = Cause("forced", "forced by --force")
 CODE = Cause("code", "code changed")
 DROP_LIST = Cause("drop list", "drop list changed")
 TEMPLATE = Cause("chat template", "chat template changed")
@@ -170,7 +170,7 @@ def _parameter(key: str) -> Cause:
 
 
 def _unused(cause: Cause) -> Cause:
-    return cause._replace(words=f"{cause.words} (without effect: the tokenizer is imported)")
+    return cause._replace(words=f"{cause.words} (it has no effect, since the tokenizer is imported)")
 
 
 def _of_input(stage: str, change: Change, root: Path, params: Params, documents: Callable[[Path], str | None]) -> Cause:
@@ -234,10 +234,10 @@ class UnitCauses:
         if words := self.inputs.of_files(unit):
             return words
         if stage not in STAGES:
-            return "not read for source.drop yet"
+            return "its documents are not compared with source.drop yet"
         if not self.inputs.had(unit):
             cutting = next((key for key in keys if _CUTTING.match(key)), None)
-            return _parameter(cutting).words if cutting else "other files share the unit now"
+            return _parameter(cutting).words if cutting else "the unit has other files now"
         for kind in _WHOLE_STAGE:
             for one in causes:
                 if one.kind == kind and (

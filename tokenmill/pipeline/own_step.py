@@ -59,7 +59,7 @@ def _replace(path: Path, kept: Path, name: str) -> None:
         remove_tree(left)
         path.rename(left)
         say(
-            f"{name}: a build was killed in this step. {path} is as it was before; what the step left is in {left}: delete it"
+            f"{name}: a build was killed in this step. {path} is restored. What the step left is in {left}, which may be deleted"
         )
     kept.rename(path)
 
@@ -109,7 +109,7 @@ def refuse_foreign_files(stage: Stage, name: str) -> None:
         more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
         raise ParamsError(
             "dvc.yaml",
-            f"stage {name} has not made {files[0]}{more}, which is in its output: running it would delete that.",
+            f"the output of stage {name} holds {files[0]}{more}, which no build has made. Running the stage would delete it.",
             "Move it to another folder, such as the one that the stage reads; if an interrupted build left it, "
             "delete it. Then build again.",
             code="TM107",

@@ -199,7 +199,7 @@ def _units(found: Takedown, root: Path, params: Params, wanted: _Wanted) -> None
         words.append(f"the documents are in {n_held:,} units of earlier builds")
     if n_counts:
         words.append(f"{n_counts:,} earlier counts may hold pieces of their text")
-    found.add(_UNITS, ", and ".join(words), f"Run `rm -rf {_UNITS}`: builds make anew what they need")
+    found.add(_UNITS, ", and ".join(words), f"Run `rm -rf {_UNITS}`: the next build recomputes what it needs")
     checkpoint = root / CHECKPOINT_DIRECTORY
     has_words = checkpoint.is_dir() and any(checkpoint.iterdir())
     what = "the checkpoint of an interrupted training may hold pieces of their text" if has_words else ""

@@ -91,20 +91,20 @@ def check_stopped(chat: ChatEncoder | None, asked: StopToken | None, answers: An
     if not answers.n_answers or answers.n_without_stop < answers.n_answers:
         return
     found = (
-        "none follows behind them either"
+        "no special token follows an answer either"
         if asked == "next"
-        else "the template ends a turn by the marker of the next one, or closes {% generation %} in front of the end token"
+        else "the template ends a turn only by the marker of the next one, or closes {% generation %} before the end token"
     )
     next_one = (
         ""
         if asked == "next"
-        else "set encode.chat.stop_token: next, which trains the special token behind each answer, too; "
+        else "set encode.chat.stop_token: next, which also trains the special token after each answer; "
     )
     raise CorpusError(
         "encode.chat",
         f"none of {answers.n_answers:,} trained answers ends with a special token, so a model does not learn where "
         f"to stop: {found}.",
-        f"Do one of these: {next_one}take a template of your own as a file that writes an end token behind each "
+        f"Do one of these: {next_one}take a template of your own as a file that writes an end token after each "
         "answer, inside of {% generation %}; or set encode.chat.stop_token: unchecked, if your model is to stop by "
         "other means.",
     )

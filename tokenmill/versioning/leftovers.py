@@ -88,4 +88,4 @@ def mend_dvc_lock(root: Path) -> None:
         whole = text.startswith("<<<<<<< ") or "\n<<<<<<< " in text
     if not whole:
         path.unlink()
-        say(f"{DVC_LOCK_FILE} was cut short when a build was killed; it is written anew")
+        say(f"{DVC_LOCK_FILE} was truncated when a build was killed. It is written again")
