@@ -120,7 +120,7 @@ class TextFinder:
 
 @final
 class Counter:
-    """Counts of pre-tokens: exact, or with `width` approximate, then too low by at most the pre-tokens counted / width.
+    """Exact counts of pre-tokens.
 
     The tables of all threads together stay below `memory_bytes_max`. A full table is sorted and spilled: `spill(run, batch)` is
     called for each batch, from any thread, and with None at the end of the run.
@@ -131,7 +131,6 @@ class Counter:
         threads: int = 1,
         memory_bytes_max: int | None = None,
         spill: Callable[[int, Any], None] | None = None,
-        width: int | None = None,
     ) -> Self: ...
     def update(self, texts: Any) -> None:
         """Adds every text of a list of str or bytes, or of an Arrow array.
@@ -141,8 +140,6 @@ class Counter:
         CountsError and adds nothing."""
     def memory_bytes(self) -> int:
         """The present memory of the tables of counts, in bytes."""
-    def missed_max(self) -> int:
-        """The most by which any count may be too low."""
     def drain(self, for_run: bool = False) -> Any | None:
         """The next record batch `pretoken: binary, count: uint64` of the counts that were not spilled, sorted by pretoken. None
         after the last one; then the counter is empty. `for_run` makes smaller batches."""

@@ -10,7 +10,7 @@
 //! | [`memory`] | memory in large pages, output in blocks, records in a ring, prefetching | all below |
 //! | [`parallel`] | threads, results in order, processor affinity, and how a call is stopped | all below |
 //! | [`split`] | text → pre-tokens: scanners for the named patterns, a regex for any other | count, encode |
-//! | [`count`] | pre-tokens → counts: exact in a table, approximate in little memory, sums of sorted runs | python |
+//! | [`count`] | pre-tokens → counts: exact in a table, sums of sorted runs | python |
 //! | [`train`] | counts → merges: words, pairs, the queue of pairs, and the scores | python |
 //! | [`decode`] | ids → bytes | encode, python |
 //! | [`encode`] | text → ids: the cache of known pre-tokens, the merges of new ones | python |

@@ -27,6 +27,11 @@ def test_the_delivered_params_are_valid() -> None:
     assert params.source.glob == ["data/raw/**/*"]
 
 
+def test_a_params_file_of_a_version_that_counted_approximately_is_read(tmp_path: Path) -> None:
+    path = changed(tmp_path, "  weights: {}", "  approximate: null\n  weights: {}")
+    assert load_params(path) == load_params(changed(tmp_path, "  weights: {}", "  weights: {}"))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "place", "allowed"),
     [
@@ -47,7 +52,12 @@ def test_the_delivered_params_are_valid() -> None:
         ("  pattern: gpt2", "  what: gpt2", "count.pattern: missing", "Copy its line"),
         ("  pack: null", "  pack: {length: 8}", "encode.pack.mode: missing", "allowed: none, concat, best_fit"),
         ("glob: data/raw/**/*", "glob: null", "source.glob: found null", "a glob, or a list of globs"),
-        ("approximate: null", "approximate: {err: 0.1}", "count.approximate.err: unknown key", "allowed: error."),
+        (
+            "weights: {}",
+            "approximate: {error: 0.1}\n  weights: {}",
+            "count.approximate: found {'error': 0.1}",
+            "allowed: null",
+        ),
         ("store_gb_max: 50", "store_gb_max: .inf", "run.store_gb_max: found inf", "a finite number"),
         ("run: ", "runs: ", "runs: unknown key", "Did you mean run?"),
         ("  pattern: gpt2", "  pattern: [", "line ", "not valid YAML"),

@@ -145,7 +145,10 @@ in_main(encode, lambda: encoder.encode_batch(words, 2))
 """,
         "OutOfTime",
     ),
-    "asks the same counter": ("in_main(lambda *_: counter.missed_max(), lambda: counter.update(words))", "CountsError"),
+    "asks the same counter": (
+        "in_main(lambda *_: counter.memory_bytes(), lambda: counter.update(words))",
+        "CountsError",
+    ),
 }
 
 

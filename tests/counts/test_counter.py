@@ -293,39 +293,6 @@ def test_a_damaged_or_missing_file_of_counts_is_an_error(tmp_path: Path) -> None
         read_counts(tmp_path / "none.parquet")
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.lists(st.text("ab ", max_size=30), max_size=30), st.sampled_from([0.9, 0.1, 0.01]))
-def test_approximate_counts_keep_to_their_bound(texts: list[str], error: float) -> None:
-    exact = Counter("gpt2")
-    approximate = Counter("gpt2", approximate_error=error)
-    exact.update(texts)
-    approximate.update(texts)
-    missed_max = approximate.missed_max
-    true, found = (dict(zip(*one.finish().to_pydict().values(), strict=True)) for one in (exact, approximate))
-    assert missed_max <= error * sum(true.values())
-    assert all(0 <= n - found.get(pretoken, 0) <= missed_max for pretoken, n in true.items())
-    assert found.keys() <= true.keys()
-
-
-def test_approximate_counts_of_a_long_tail_are_within_the_bound_in_a_bounded_table() -> None:
-    rare = [str(i * 7919) for i in range(300_000)]
-    texts = [word for i, one in enumerate(rare) for word in (one, f"often {i % 20}")]
-    counter = Counter(None, approximate_error=1e-4)
-    counter.update(texts)
-    missed_max = counter.missed_max
-    assert 0 < missed_max <= 1e-4 * len(texts)
-    table = counter.finish()
-    found = dict(zip(*table.to_pydict().values(), strict=True))
-    assert table.num_rows < 100_000
-    assert all(0 <= 15_000 - found[f"often {i}".encode()] <= missed_max for i in range(20))
-
-
-def test_approximate_counting_past_its_memory_is_an_error() -> None:
-    counter = Counter(None, memory_mb_max=3, approximate_error=1e-9)
-    with pytest.raises(CountsError, match="Raise memory_mb_max, or the error"):
-        counter.update([str(i) for i in range(200_000)])
-
-
 def test_the_most_frequent_are_found_in_a_file_of_many_row_groups(tmp_path: Path) -> None:
     counts = pa.table([[f"{i:04}".encode() for i in range(1000)], [1 + i * 7919 % 1000 for i in range(1000)]], SCHEMA)
     path = tmp_path / "counts.parquet"

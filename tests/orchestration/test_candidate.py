@@ -16,7 +16,7 @@ from tokenmill.stages.refresh import CANDIDATE_DIRECTORY, train_candidate
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project whose tokenizer was trained with none of the options, on more words than an approximate count holds."""
+    """A project whose tokenizer was trained with none of the options."""
     project: Project = new_project.__wrapped__(tmp_path_factory.mktemp("candidate"))("project")  # type: ignore[attr-defined]
     project.write("c.jsonl", [" ".join(f"{i:x}" for i in range(60_000))])
     train(project)
@@ -49,11 +49,10 @@ def extend(project: Project) -> dict[str, Any]:
     [
         extend,
         lambda _: {"count__weights": {"data/raw/b.jsonl": "7/2"}},
-        lambda _: {"count__approximate": {"error": 0.01}},
         lambda _: {"train_vocab__score": "bytes_saved"},
         lambda _: {"train_vocab__vocab_sizes": [260]},
     ],
-    ids=["extend", "weights", "approximate", "score", "vocab_sizes"],
+    ids=["extend", "weights", "score", "vocab_sizes"],
 )
 def test_a_candidate_is_what_a_build_with_these_options_trains(
     plain: Project, tmp_path: Path, options: Callable[[Project], dict[str, Any]]

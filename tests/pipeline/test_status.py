@@ -152,7 +152,6 @@ def test_a_verbose_build_says_one_cause_for_each_unit(project: Project) -> None:
         ("source.unit_bytes_min", 100_000, "count"),
         ("source.unit_bytes_max", 60, "count"),
         ("count.pattern", "cl100k", "count"),
-        ("count.approximate", {"error": 0.1}, "count"),
         ("encode.begin_of_document", "<|endoftext|>", "encode"),
         ("encode.special_tokens_in_text", "allow", "encode"),
         ("encode.split_group", "id", "encode"),

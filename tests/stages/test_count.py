@@ -1,4 +1,4 @@
-"""The count stage in a real build: weights, rare pre-tokens, approximate counts and leftovers."""
+"""The count stage in a real build: weights, rare pre-tokens and leftovers."""
 
 import json
 import os
@@ -49,7 +49,6 @@ def test_the_report_says_what_was_counted(project: Project) -> None:
     assert found["pretokens"] == sum(counts.values())
     assert found["pretokens_distinct"] == len(counts)
     assert found["dropped"]["pretokens_distinct"] == 0
-    assert found["approximate"] is None
 
 
 @pytest.mark.parametrize("unit_bytes_max", [100_000, 80])
@@ -142,13 +141,6 @@ def test_rare_pretokens_are_dropped_after_all_is_added_up_and_reported(project: 
     assert f"{len(rare)} of {len(rows)} distinct pre-tokens" in done.stderr
 
 
-def test_an_approximate_count_says_its_bound(project: Project) -> None:
-    project.set(count__approximate={"error": 0.001})
-    build(project, "--only", "count")
-    assert report(project)["approximate"] == {"error": 0.001, "count_missed_max": 0}
-    assert counted(project) == dict(zip(*exact(*DOCUMENTS).to_pydict().values(), strict=True))
-
-
 @pytest.mark.slow
 def test_little_memory_and_another_directory_change_no_byte(
     new_project: Callable[[str], Project], tmp_path: Path
@@ -181,10 +173,9 @@ def partitioned(project: Project, n: int) -> dict[str, bytes]:
     [
         {},
         {"count__weights": {"data/raw/a*": "1/3", "data/raw/b.*": "5/2"}, "count__count_min": 2},
-        {"count__approximate": {"error": 0.001}},
         {"count__pattern": None},
     ],
-    ids=["plain", "weights and count_min", "approximate", "no split"],
+    ids=["plain", "weights and count_min", "no split"],
 )
 def test_partitions_change_no_byte(project: Project, changes: dict[str, Any]) -> None:
     project.set(source__unit_bytes_min=0, source__unit_bytes_max=80, **changes)

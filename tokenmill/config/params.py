@@ -142,22 +142,26 @@ class NamedSource(Record):
         return tokens
 
 
-class Approximate(Record):
-    """Approximate counting, which needs less memory. A count may be too low by `error` × the pre-tokens of its shard."""
-
-    error: float = Field(gt=0, lt=1)
-
-
 class Count(Record):
     """How text is split into pre-tokens, how much each shard counts, and which pre-tokens are dropped.
 
-    `partitions`: into how many parts the counts are divided for adding them up; it changes no byte of the result."""
+    `partitions`: into how many parts the counts are divided for adding them up; it changes no byte of the result. `approximate`:
+    None, for each params.yaml that still has it from a version that could count approximately."""
 
     pattern: str | None = Field(min_length=1)
     count_min: int = Field(ge=1, lt=2**64)
     weights: Annotated[dict[str, int | str], BeforeValidator(_rational)]
-    approximate: Approximate | None
+    approximate: None = None
     partitions: int = Field(default=1, ge=1, le=4096)
+
+    @field_validator("approximate", mode="before")
+    @classmethod
+    def _always_exact(cls, found: object) -> None:
+        if found is not None:
+            raise ValueError(
+                f"found {found}; allowed: null, as in an older params.yaml. Counts are exact, and are kept in files beyond "
+                "run.memory_mb_max. Take the line out."
+            )
 
 
 class Extend(Record):

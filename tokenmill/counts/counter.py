@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
@@ -31,10 +30,6 @@ class Counter:
     within `spill_directory` (None: the system's temporary directory). That directory is removed when the counter is finished or
     garbage-collected. `threads`: None uses all cores. Neither memory nor threads change a count.
 
-    `approximate_error`: counts approximately (lossy counting, Manku and Motwani 2002), in the order of the texts, in one thread
-    and without files. Of n pre-tokens counted, a kept count is too low by at most `approximate_error` × n (`missed_max` gives
-    the actual bound), and every pre-token that occurs more often than that is kept.
-
     Raises PatternError.
 
     >>> counter = Counter(pattern="gpt2")
@@ -49,12 +44,9 @@ class Counter:
         memory_mb_max: int = 1024,
         threads: int | None = None,
         spill_directory: Path | str | None = None,
-        approximate_error: float | None = None,
     ) -> None:
         if memory_mb_max < 1:
             raise ValueError(f"memory_mb_max: found {memory_mb_max}; expected 1 or more.")
-        if approximate_error is not None and not 0 < approximate_error < 1:
-            raise ValueError(f"approximate_error: found {approximate_error}; expected more than 0 and less than 1.")
         self.steps: tuple[str, ...] = steps_of(pattern)
         self._memory_bytes = memory_mb_max * 10**6
         self._spilled = _Spilled(None if spill_directory is None else Path(spill_directory))
@@ -63,7 +55,6 @@ class Counter:
             threads_or_all(threads),
             self._memory_bytes // 8 * 7,  # the remaining eighth is for batches on their way to a file
             self._spilled.write,
-            None if approximate_error is None else math.ceil(1 / approximate_error),
         )
 
     def update(self, texts: Texts) -> None:
@@ -82,11 +73,6 @@ class Counter:
                     raise
                 raise CorpusError(f"from text {n_texts} on: {error}") from None
             n_texts += len(piece)
-
-    @property
-    def missed_max(self) -> int:
-        """The most by which any count may be too low; 0 for exact counting. Ask before the counter is finished."""
-        return self._counter.missed_max()
 
     @property
     def n_runs(self) -> int:

@@ -79,7 +79,7 @@ _SELECTING = re.compile(r"source\.(glob|format)$|sources\b")
 
 _READING = r"source\.(?!glob$|drop$)|sources\.[^.]+(\.(text_|id_|messages_|tools_|template)|$)"
 _DECIDING = {
-    "count": re.compile(rf"{_READING}|count\.(pattern|approximate|weights)"),
+    "count": re.compile(rf"{_READING}|count\.(pattern|weights)"),
     "encode": re.compile(
         rf"{_READING}|sources\.[^.]+\.special_|encode\.(begin_of_document|end_of_document|special_tokens_in_text|split_group|chat)"
     ),

@@ -1,8 +1,7 @@
 """count: documents → exact counts of pre-tokens."""
 
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -42,11 +41,10 @@ _ONE = Fraction(1)
 
 
 class CountFacts(msgspec.Struct, frozen=True):
-    """The sums of a unit, the largest error of each group's counts (they may be too low), and its quarantine."""
+    """The sums of a unit, and its quarantine."""
 
     n_documents: int
     text_bytes: int
-    missed_max: list[int]
     left: LeftOut
 
     @property
@@ -77,12 +75,10 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
     def run(self, folder: Path, advance: Advance) -> CountFacts:
         """Writes the counts (see Task)."""
         assert self.unit is not None
-        error = self.params.approximate.error if self.params.approximate else None
         kept_mb = max(1, self.kept_mb // len(self.groups))
         with scratch_here(self.scratch) as own_scratch:
             counters = [
-                Counter(self.params.pattern, kept_mb, threads=1, spill_directory=own_scratch, approximate_error=error)
-                for _ in self.groups
+                Counter(self.params.pattern, kept_mb, threads=1, spill_directory=own_scratch) for _ in self.groups
             ]
             counter_of = {
                 piece: counter for pieces, counter in zip(self.groups, counters, strict=True) for piece in pieces
@@ -94,10 +90,9 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
                 counter_of[piece].update(batch.texts)
                 n_documents += len(batch.texts)
                 text_bytes += batch.text_bytes
-            missed_max = [counter.missed_max for counter in counters]
             for i, counter in enumerate(counters):
                 write_batches(counter.batches(), folder / part_name(i))
-        return CountFacts(n_documents, text_bytes, missed_max, left_out(documents.left))
+        return CountFacts(n_documents, text_bytes, left_out(documents.left))
 
 
 def count(project: Project, output: Path) -> Stage:
@@ -152,8 +147,7 @@ def count(project: Project, output: Path) -> Stage:
             with write_atomic(directory / Path(COUNTS_FILE).name) as path:
                 write_batches(total, path)
             dropped += total.dropped
-            missed_max = math.ceil(_missed_max(facts, [by_weight[task.name] for task in tasks]))
-            report = report_of(params, facts, total.kept, dropped, missed_max)
+            report = report_of(params, facts, total.kept, dropped)
             with write_atomic(directory / Path(COUNTS_REPORT_FILE).name) as path:
                 path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
             write_provenance(_provenance(project, samples), directory / Path(PROVENANCE_FILE).name)
@@ -174,16 +168,6 @@ def count(project: Project, output: Path) -> Stage:
 
 def _is_within_limits(source: Source, facts: CountFacts) -> bool:
     return facts.left.fits(source)
-
-
-def _missed_max(facts: Sequence[CountFacts], weights: Sequence[Iterable[Fraction]]) -> Fraction:
-    """The most by which approximate counts may be too low. `weights`: of the groups of each unit."""
-    errors = (
-        weight * n
-        for one, of_groups in zip(facts, weights, strict=True)
-        for weight, n in zip(of_groups, one.missed_max, strict=True)
-    )
-    return sum(errors, Fraction())
 
 
 def _provenance(project: Project, samples: Samples) -> Provenance:
@@ -214,7 +198,6 @@ def count_keys(
     decides = {
         "code": code_digest("count"),
         "pattern": params.pattern,
-        "approximate": params.approximate and params.approximate.error,
     }
     return {
         unit.name: unit_key(
@@ -276,13 +259,10 @@ def weights_of(root: Path, weights: Mapping[str, Any], names: Sequence[str]) -> 
     return {name: weight_of(weights[glob_of[name]]) for name in names if name in glob_of}
 
 
-def report_of(
-    params: Count, facts: Sequence[CountFacts], kept: Totals, dropped: Totals, missed_max: int
-) -> dict[str, Any]:
+def report_of(params: Count, facts: Sequence[CountFacts], kept: Totals, dropped: Totals) -> dict[str, Any]:
     """The report of a count. The same input gives the same report on every machine.
 
-    `pretokens`, `text_bytes_counted` and `dropped` are sums of counts, so they include weights. `count_missed_max`: the most by
-    which an approximate count may be too low.
+    `pretokens`, `text_bytes_counted` and `dropped` are sums of counts, so they include weights.
     """
     return {
         "documents": sum(one.n_documents for one in facts),
@@ -298,5 +278,4 @@ def report_of(
             "text_share": round(dropped.n_bytes / max(kept.n_bytes + dropped.n_bytes, 1), 6),
         },
         "weights": {glob: str(weight_of(weight)) for glob, weight in sorted(params.weights.items())},
-        "approximate": params.approximate and {"error": params.approximate.error, "count_missed_max": missed_max},
     }

@@ -3,7 +3,6 @@
 //! Invariant: the tables never exceed their memory, and the sum of all runs and the rest depends only on the texts.
 //! Cost: O(bytes of text) and one probe per pre-token. Memory: 32 to 64 bytes per distinct pre-token of up to 15 bytes.
 
-pub mod lossy;
 pub mod merge_runs;
 pub mod table;
 
@@ -35,11 +34,11 @@ pub struct Counts {
 }
 
 /// The pre-tokens of sorted tables, in order, in batches.
-pub struct Drain<V = u64>(Merge<TableRows<V>>);
+pub struct Drain(Merge<TableRows>);
 
 /// The rows of a sorted table with short strings, or those with long strings.
-struct TableRows<V> {
-    table: Arc<Sorted<V>>,
+struct TableRows {
+    table: Arc<Sorted<u64>>,
     rows: Range<usize>,
 }
 
@@ -121,15 +120,10 @@ impl Counts {
     }
 
     fn check(&self) -> Result<()> {
-        if self.is_broken { Err(broken()) } else { Ok(()) }
+        let what =
+            "an update of this counter ended early, and some of its texts are counted. Begin again with a new one.";
+        if self.is_broken { Err(CoreError::Counts(what.into())) } else { Ok(()) }
     }
-}
-
-/// The error for a counter whose update ended early.
-pub fn broken() -> CoreError {
-    CoreError::Counts(
-        "an update of this counter ended early, and some of its texts are counted. Begin again with a new one.".into(),
-    )
 }
 
 fn count_range<'t>(
@@ -209,9 +203,9 @@ fn too_long(pretoken: &[u8]) -> CoreError {
     ))
 }
 
-impl<V: Copy + Into<u64>> Drain<V> {
+impl Drain {
     /// A drain of the rows of all `tables`, in the order of their bytes.
-    pub fn new(tables: Vec<Sorted<V>>, limits: Limits) -> Result<Self> {
+    pub fn new(tables: Vec<Sorted<u64>>, limits: Limits) -> Result<Self> {
         let tables: Vec<_> = tables.into_iter().map(Arc::new).collect();
         let parts: Vec<_> = tables
             .iter()
@@ -238,7 +232,7 @@ impl<V: Copy + Into<u64>> Drain<V> {
     }
 }
 
-impl<V: Copy + Into<u64>> Rows for TableRows<V> {
+impl Rows for TableRows {
     fn n_rows(&self) -> usize {
         self.rows.len()
     }
@@ -250,7 +244,7 @@ impl<V: Copy + Into<u64>> Rows for TableRows<V> {
 
     #[inline]
     fn count(&self, row: usize) -> u64 {
-        (*self.table.value(self.rows.start + row)).into()
+        *self.table.value(self.rows.start + row)
     }
 }
 

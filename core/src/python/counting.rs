@@ -4,7 +4,6 @@ use super::arrays::{batch_of, batch_to_pyarrow, bytes_column, record_batch_of};
 use super::attaching::attached;
 use super::calls::run;
 use super::texts::Texts;
-use crate::count::lossy::Lossy;
 use crate::count::merge_runs::{Batch, GROUP, Limits, Merge, RUN, Rows, Step, Sum, Totals};
 use crate::count::{Counts, Drain};
 use crate::parallel::interrupt::{self, CoreError, guarded};
@@ -20,47 +19,33 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-/// Counts of pre-tokens, exact or approximate.
-enum Counting {
-    Exact(Counts),
-    Approximate(Lossy),
-}
-
-/// Gives the batches that a counter is handing out.
-type Drained = Box<dyn FnMut() -> interrupt::Result<Option<Batch>> + Send>;
-
 /// Counts of pre-tokens.
 #[pyclass(module = "tokenmill._core", frozen)]
 pub(super) struct Counter {
     pattern: Pattern,
     spill: Option<Py<PyAny>>,
-    counting: Mutex<Counting>,
-    /// The thread whose update holds `counting`. Code that runs at its checks, such as a signal handler, would wait for itself.
+    counts: Mutex<Counts>,
+    /// The thread whose update holds `counts`. Code that runs at its checks, such as a signal handler, would wait for itself.
     updated_by: Mutex<Option<ThreadId>>,
-    drained: Mutex<Option<Drained>>,
+    /// What the counter is handing out.
+    drained: Mutex<Option<Drain>>,
     n_runs: AtomicUsize,
 }
 
 #[pymethods]
 impl Counter {
     #[new]
-    #[pyo3(signature = (steps, threads=1, memory_bytes_max=None, spill=None, width=None))]
+    #[pyo3(signature = (steps, threads=1, memory_bytes_max=None, spill=None))]
     fn new(
         steps: Vec<String>,
         threads: usize,
         memory_bytes_max: Option<usize>,
         spill: Option<Py<PyAny>>,
-        width: Option<u64>,
     ) -> PyResult<Self> {
-        let memory_bytes_max = memory_bytes_max.unwrap_or(usize::MAX);
-        let counting = match width {
-            None => Counting::Exact(Counts::new(threads, memory_bytes_max)),
-            Some(width) => Counting::Approximate(Lossy::new(width, memory_bytes_max)),
-        };
         Ok(Self {
             pattern: guarded(|| Pattern::new(&steps))?,
             spill,
-            counting: Mutex::new(counting),
+            counts: Mutex::new(Counts::new(threads, memory_bytes_max.unwrap_or(usize::MAX))),
             updated_by: Mutex::default(),
             drained: Mutex::default(),
             n_runs: AtomicUsize::new(0),
@@ -75,14 +60,9 @@ impl Counter {
         let spill = |drain: Drain| self.spill(drain, &raised);
         let done = run(py, |stop| {
             let (texts, before) = texts.checked()?;
-            let mut counting = self.counting()?;
+            let mut counts = self.counts()?;
             let _updating = Updating::new(&self.updated_by);
-            match &mut *counting {
-                Counting::Exact(counts) => {
-                    counts.update(&self.pattern, texts.len(), |i| texts[i], |i| before[i], &spill, stop)
-                }
-                Counting::Approximate(lossy) => lossy.update(&self.pattern, texts.into_iter(), stop),
-            }
+            counts.update(&self.pattern, texts.len(), |i| texts[i], |i| before[i], &spill, stop)
         });
         match raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),
@@ -91,21 +71,7 @@ impl Counter {
     }
 
     fn memory_bytes(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(py.detach(|| {
-            self.counting().map(|counting| match &*counting {
-                Counting::Exact(counts) => counts.memory_bytes(),
-                Counting::Approximate(lossy) => lossy.memory_bytes(),
-            })
-        })?)
-    }
-
-    fn missed_max(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(py.detach(|| {
-            self.counting().map(|counting| match &*counting {
-                Counting::Exact(_) => 0,
-                Counting::Approximate(lossy) => lossy.missed_max(),
-            })
-        })?)
+        Ok(py.detach(|| self.counts().map(|counts| counts.memory_bytes()))?)
     }
 
     #[pyo3(signature = (for_run=false))]
@@ -129,41 +95,29 @@ impl Counter {
     /// The next rows of the counts that were not spilled. None after the last ones; then the counter is empty.
     pub(super) fn next_batch(&self, limits: Limits) -> interrupt::Result<Option<Batch>> {
         let mut drained = locked(&self.drained);
-        let next = match &mut *drained {
-            Some(next) => next,
-            None => drained.insert(match &mut *self.counting()? {
-                Counting::Exact(counts) => {
-                    let mut drain = counts.drain(limits)?;
-                    Box::new(move || drain.next_batch())
-                }
-                Counting::Approximate(lossy) => {
-                    let mut drain = lossy.drain(limits)?;
-                    Box::new(move || drain.next_batch())
-                }
-            }),
+        let drain = match &mut *drained {
+            Some(drain) => drain,
+            None => drained.insert(self.counts()?.drain(limits)?),
         };
-        let batch = next()?;
+        let batch = drain.next_batch()?;
         if batch.is_none() {
             *drained = None;
         }
         Ok(batch)
     }
 
-    /// The most cells that the pre-tokens of `next_batch` can take. It is 0 for an approximate counter, which has few.
+    /// The most cells that the pre-tokens of `next_batch` can take.
     pub(super) fn n_cells_max(&self) -> interrupt::Result<usize> {
-        self.counting().map(|counting| match &*counting {
-            Counting::Exact(counts) => counts.n_cells_max(),
-            Counting::Approximate(_) => 0,
-        })
+        self.counts().map(|counts| counts.n_cells_max())
     }
 
-    fn counting(&self) -> interrupt::Result<MutexGuard<'_, Counting>> {
+    fn counts(&self) -> interrupt::Result<MutexGuard<'_, Counts>> {
         if *locked(&self.updated_by) == Some(std::thread::current().id()) {
             let what =
                 "a counter was called in the middle of its own update, as by a signal's handler. Call it afterwards.";
             return Err(CoreError::Counts(what.into()));
         }
-        Ok(locked(&self.counting))
+        Ok(locked(&self.counts))
     }
 
     /// Passes a run to Python, batch by batch. An exception from Python is stored in `raised`.
