@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.chat.encoder import ChatEncoder, EncodedChat
 from tokenmill.chat.named import template_text
-from tokenmill.chat.rendering import Mask
+from tokenmill.chat.rendering import ChatSettings, Mask
 
 VARIABLES = {"bos_token": "<s>", "eos_token": "</s>"}
 SPECIAL = [
@@ -166,7 +166,7 @@ def encoder(
 ) -> ChatEncoder:
     """An encoder with a named template, or with a text that has a brace."""
     text = template if "{" in template else template_text(template)
-    return ChatEncoder(tokenizer(name), text, mask, {**VARIABLES, **variables}, "chat.jinja")
+    return ChatEncoder(tokenizer(name), ChatSettings(text, mask, {**VARIABLES, **variables}), "chat.jinja")
 
 
 def canonical(messages: list[dict[str, Any]], tools: list[Any] | None = None) -> str:

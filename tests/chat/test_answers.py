@@ -8,6 +8,7 @@ import pytest
 from tests.chat.made import TOOLS, VARIABLES, canonical, encoded, encoder, peer, tokenizer, told
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.rendering import ChatSettings
 from tokenmill.errors import ChatError
 
 TURN = "<|im_start|>{{ m.role }}\n"
@@ -102,7 +103,7 @@ TALK = [told("user", "a"), told("assistant", "hello"), told("user", "b <|im_end|
 
 def learned(text: str, messages: list[dict[str, Any]], train_next: bool, mask: Any = "assistant") -> str:
     """The text with the tokens to learn in braces."""
-    one = ChatEncoder(tokenizer("plain"), text, mask, VARIABLES, "chat.jinja", train_next=train_next)
+    one = ChatEncoder(tokenizer("plain"), ChatSettings(text, mask, VARIABLES, train_next=train_next), "chat.jinja")
     found = encoded(one, messages)
     ids, flags = found.input_ids[0].as_py(), found.loss_mask[0].as_py()
     shown, before = "", 0

@@ -25,6 +25,7 @@ from tests.chat.made import (
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text
+from tokenmill.chat.rendering import ChatSettings
 from tokenmill.config.sources import Conversations
 from tokenmill.corpus.conversation_tables import conversations_of
 from tokenmill.corpus.conversations import maker_of, of_messages
@@ -125,7 +126,9 @@ def test_a_message_that_says_not_to_learn_it_is_not_learned(key: str, no: float)
 def test_a_key_of_one_s_own_says_what_is_learned() -> None:
     messages = [{**message, "good": message["content"] != "sat"} for message in TWO_TURNS]
     assert learned(encoder(), messages) == "the cat<|im_end|>|sat<|im_end|>"
-    named = ChatEncoder(tokenizer("plain"), template_text("chatml"), "assistant", {}, "chat.jinja", train_key="good")
+    named = ChatEncoder(
+        tokenizer("plain"), ChatSettings(template_text("chatml"), "assistant", {}, train_key="good"), "chat.jinja"
+    )
     assert learned(named, messages) == learned(copy(named), messages) == "the cat<|im_end|>"
 
 

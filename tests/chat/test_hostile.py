@@ -13,6 +13,7 @@ from tests.chat.made import SPECIAL, VARIABLES, canonical, encoded, encoder, pee
 from tokenmill import Tokenizer
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text
+from tokenmill.chat.rendering import ChatSettings
 from tokenmill.errors import ChatError
 
 HOSTILE = [
@@ -160,7 +161,7 @@ def test_a_role_may_be_a_part_of_a_token_that_the_template_writes(tmp_path: Path
     added = [*document["added_tokens"], {"id": id, "content": "<|user|>", **flags}]
     (tmp_path / "tokenizer.json").write_text(json.dumps({**document, "added_tokens": added}), encoding="utf-8")
     one = Tokenizer.load(tmp_path)
-    found = encoded(ChatEncoder(one, template, "all", {}, "x"), [told("user", "<|user|>")])
+    found = encoded(ChatEncoder(one, ChatSettings(template, "all", {}), "x"), [told("user", "<|user|>")])
     assert found.input_ids[0].as_py() == [id, *one.encode("<|user|>")]
 
 

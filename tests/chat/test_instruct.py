@@ -15,6 +15,7 @@ from tests.conftest import SHARED
 from tokenmill import Tokenizer
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text
+from tokenmill.chat.rendering import ChatSettings
 
 CORPUS = SHARED / "corpus/instruct.jsonl.zst"
 TOKENIZERS = SHARED / "tokenizers"
@@ -39,7 +40,9 @@ def conversations() -> list[list[dict[str, str]]]:
 
 
 def assert_equal(name: str, template: str, variables: dict[str, str], step: int = 1) -> None:
-    one = ChatEncoder(Tokenizer.load(TOKENIZERS / name), template_text(template), "assistant", variables, template)
+    one = ChatEncoder(
+        Tokenizer.load(TOKENIZERS / name), ChatSettings(template_text(template), "assistant", variables), template
+    )
     peer = PreTrainedTokenizerFast(tokenizer_file=str(TOKENIZERS / name / "tokenizer.json"))
     n_compared = 0
     some = iter(conversations()[::step])

@@ -26,6 +26,7 @@ from tests.fuzz.changes import change_json, changed_bytes, template
 from tokenmill import Tokenizer
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text
+from tokenmill.chat.rendering import ChatSettings
 from tokenmill.config.sources import Conversations, Reading
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import find_shards, read_batches
@@ -180,7 +181,7 @@ def templates(base: Path) -> Try:
         conversations = [canonical(*a_conversation(chance, tools=True, thinking=True)) for _ in range(3)]
         mask = chance.choice(["assistant", "last", "all"])
         encoder = ChatEncoder(
-            tokenizer(chance.choice(["plain", "nfc", "metaspace"])), text, mask, VARIABLES, "chat.jinja"
+            tokenizer(chance.choice(["plain", "nfc", "metaspace"])), ChatSettings(text, mask, VARIABLES), "chat.jinja"
         )
         encoder.encode_batch(pa.array(conversations, pa.large_string()))
 

@@ -12,6 +12,7 @@ import tokenizers
 from tests.tokenizer.formats.test_tokenizer_json import DOCUMENT, FLAGS, NEXT_ID
 from tokenmill import Tokenizer, _core
 from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.rendering import ChatSettings
 from tokenmill.errors import SpecialTokenError
 
 N_TOKENS = 20_000
@@ -56,7 +57,7 @@ def test_many_tokens_are_found_where_tokenizers_finds_them(tmp_path: Path, flags
 
 def test_a_conversation_has_the_ids_of_the_template_alone(tmp_path: Path) -> None:
     ours = Tokenizer.load(many(tmp_path))
-    encoder = ChatEncoder(ours, TEMPLATE, "assistant", {}, "template")
+    encoder = ChatEncoder(ours, ChatSettings(TEMPLATE, "assistant", {}), "template")
     messages = [{"role": "user", "content": "hi <audio_10>"}, {"role": "assistant", "content": "cat"}]
     found = encoder.encode_batch(pa.array([json.dumps({"messages": messages})], pa.large_string()))
     ids = found.input_ids[0].as_py()

@@ -18,6 +18,7 @@ from tokenmill.analysis.input_checks import check_inputs
 from tokenmill.analysis.remote_dataset import RemoteDataset
 from tokenmill.artifacts.golden import sample_engines
 from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.rendering import ChatSettings
 from tokenmill.checks.dropped_checks import list_of_dropped, not_in_list, still_there, wrong_dropped
 from tokenmill.checks.file_checks import FileFacts, check_file, documents_of
 from tokenmill.checks.manifest_checks import (
@@ -176,7 +177,7 @@ class _Verification:
         may_sample = options.source is not None or not tokenizer.prepares_text
         chat = None
         if manifest.chat is not None:
-            chat = ChatEncoder(tokenizer, place=MANIFEST_FILE, **manifest.chat.encoding)
+            chat = ChatEncoder(tokenizer, ChatSettings(**manifest.chat.encoding), MANIFEST_FILE)
         self._policies = manifest.policies()
         self._judges = {
             policy: Judge(

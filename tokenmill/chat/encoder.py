@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,12 +11,11 @@ import pyarrow as pa
 from tokenmill.chat import isolated
 from tokenmill.chat.answers import AnswerCounts, added
 from tokenmill.chat.prefixes import flags_by_prefixes
-from tokenmill.chat.rendering import Way
+from tokenmill.chat.rendering import ChatSettings, Way
 from tokenmill.chat.segments import SegmentEncoder
 from tokenmill.chat.stand_ins import strings_of
 from tokenmill.chat.template import ChatTemplate
 from tokenmill.chat.turn_tokens import is_written, turn_tokens
-from tokenmill.config.params import Mask
 from tokenmill.errors import TemplateError
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
@@ -48,29 +45,15 @@ class ChatEncoder:
     each character that a filter could change or join, and a template that tests such characters would be refused.
     """
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        template: str | None,
-        mask: Mask,
-        variables: Mapping[str, object],
-        place: str,
-        tool_use_template: str | None = None,
-        train_key: str | None = None,
-        train_next: bool = False,
-    ) -> None:
-        """`template`: its text. `tool_use_template`: the text of the one for conversations with tools; None: they have no other.
-        If `template` is None, each conversation must have tools. `mask`: the assistant's messages, all tokens, or the last of the
-        assistant's messages. `variables`: what the template is given beside the conversation, with the texts of tokens: bos_token,
-        eos_token, pad_token and so on. `place`: where the template is from, for messages. `train_key`: a key of messages that says
-        whether they are to be learned, beside those of `conversation.chosen`. `train_next`: the special token behind an answer is
-        learned, too, if the answer does not end with one.
+    def __init__(self, tokenizer: Tokenizer, settings: ChatSettings, place: str) -> None:
+        """`place`: where the template is from, for messages.
 
         Raises TemplateError for a template that does not compile, uses the text of such a token that the variables lack or the
         tokenizer does not have as one, or cannot be used with this tokenizer.
         """
-        self._made_of = tokenizer, template, mask, dict(variables), place, tool_use_template, train_key, train_next
-        texts = [one for one in (template, tool_use_template) if one is not None]
+        self._made_of = tokenizer, msgspec.json.encode(settings), place
+        self._mask, variables = settings.mask, settings.variables
+        texts = [one for one in (settings.template, settings.tool_use_template) if one is not None]
         compiled = {text: ChatTemplate(text, variables, place) for text in texts}
         for name in dict.fromkeys(name for one in compiled.values() for name in one.token_names):
             if variables[name] and len(tokenizer.encode(str(variables[name]), special="allow")) != 1:
@@ -83,18 +66,7 @@ class ChatEncoder:
                 )
         if marks := turn_tokens(tokenizer.added_tokens, "".join(texts) + strings_of(variables)):
             tokenizer = tokenizer.with_special(marks)
-        self._mask = mask
-        way = Way(
-            template,
-            tool_use_template,
-            dict(variables),
-            list(tokenizer.special_tokens),
-            mask,
-            train_key,
-            train_next,
-            place,
-        )
-        self._way = msgspec.json.encode(way)
+        self._way = msgspec.json.encode(Way(settings, list(tokenizer.special_tokens), place))
         self._encoder = SegmentEncoder(tokenizer, place)
         written = "".join(texts) + strings_of(
             {name: value for name, value in variables.items() if name in "".join(texts)}
@@ -104,8 +76,7 @@ class ChatEncoder:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the arguments; another process makes the encoder from them once."""
-        tokenizer, template, mask, variables, *more = self._made_of
-        return _made_once, (tokenizer, template, mask, json.dumps(variables), *more)
+        return _made_once, self._made_of
 
     def encode_batch(self, conversations: pa.LargeStringArray) -> EncodedChat:
         """Encodes conversations, given as canonical JSON, in the calling thread.
@@ -131,7 +102,5 @@ class ChatEncoder:
 
 
 @lru_cache(maxsize=4)
-def _made_once(
-    tokenizer: Tokenizer, template: str | None, mask: Mask, variables: str, place: str, *more: Any
-) -> ChatEncoder:
-    return ChatEncoder(tokenizer, template, mask, json.loads(variables), place, *more)
+def _made_once(tokenizer: Tokenizer, settings: bytes, place: str) -> ChatEncoder:
+    return ChatEncoder(tokenizer, msgspec.json.decode(settings, type=ChatSettings), place)

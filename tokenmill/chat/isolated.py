@@ -182,12 +182,13 @@ def _why_ended(code: int) -> str:
 def _renderers(way: bytes) -> tuple[Renderer | None, Renderer | None]:
     """The renderers for conversations without and with tools."""
     given = msgspec.json.decode(way, type=Way)
+    settings = given.settings
 
     def renderer(text: str | None) -> Renderer | None:
-        return None if text is None else Renderer(ChatTemplate(text, given.variables, given.place), text, given)
+        return None if text is None else Renderer(ChatTemplate(text, settings.variables, given.place), text, given)
 
-    without_tools = renderer(given.template)
-    return without_tools, renderer(given.tool_use_template) or without_tools
+    without_tools = renderer(settings.template)
+    return without_tools, renderer(settings.tool_use_template) or without_tools
 
 
 def _rendered(way: bytes, texts: list[str]) -> Iterator[Rendering]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jinja2
+import msgspec
 import pyarrow as pa
 
 from tokenmill.chat.answers import AnswerCounts, Side, Stops, answer_of, without
@@ -47,16 +48,29 @@ class Rendering(NamedTuple):
     counts: AnswerCounts = AnswerCounts()
 
 
-class Way(NamedTuple):
-    """The arguments of ChatEncoder that rendering needs. `special`: the texts of special tokens."""
+class ChatSettings(msgspec.Struct, frozen=True):
+    """What decides how conversations become ids and masks.
+
+    `template`: the text of the chat template; None: each conversation must have tools. `mask`: what is learned: the assistant's
+    messages, all tokens, or the last of the assistant's messages. `variables`: what the template is given beside the conversation,
+    with the texts of tokens: bos_token, eos_token, pad_token and so on. `tool_use_template`: the text of the one for conversations
+    with tools; None: they have no other. `train_key`: a key of messages that says whether they are to be learned, beside those of
+    `conversation.chosen`. `train_next`: the special token behind an answer is learned, too, if the answer does not end with one.
+    """
 
     template: str | None
-    tool_use_template: str | None
-    variables: dict[str, Any]
-    special: list[str]
     mask: Mask
-    train_key: str | None
-    train_next: bool
+    variables: dict[str, Any]
+    tool_use_template: str | None = None
+    train_key: str | None = None
+    train_next: bool = False
+
+
+class Way(NamedTuple):
+    """What rendering needs. `special`: the texts of special tokens. `place`: where the template is from, for messages."""
+
+    settings: ChatSettings
+    special: list[str]
     place: str
 
 
@@ -64,14 +78,11 @@ class Renderer:
     """Renders conversations by one template. `source`: its text."""
 
     def __init__(self, template: ChatTemplate, source: str, way: Way) -> None:
-        self._template, self._mask, self._train_key, self._train_next = (
-            template,
-            way.mask,
-            way.train_key,
-            way.train_next,
-        )
-        self._stops = Stops([*way.special, str(way.variables.get("eos_token") or "")])
-        self._guard = Guard(way.special, template.words, source + strings_of(way.variables))
+        settings = way.settings
+        self._template, self._mask = template, settings.mask
+        self._train_key, self._train_next = settings.train_key, settings.train_next
+        self._stops = Stops([*way.special, str(settings.variables.get("eos_token") or "")])
+        self._guard = Guard(way.special, template.words, source + strings_of(settings.variables))
 
     def suspects(self, conversations: pa.LargeStringArray) -> set[int]:
         """The indexes of conversations that may contain the text of a special token."""

@@ -8,6 +8,7 @@ import numpy as np
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import TURN_TOKENS
+from tokenmill.chat.rendering import ChatSettings
 from tokenmill.chat.shipped import templates_of
 from tokenmill.config.params import Chat, Pack, StopToken
 from tokenmill.console import say
@@ -55,7 +56,7 @@ def chat_encoder(tokenizer: Tokenizer, entry: ChatEntry) -> ChatEncoder:
             "tokenizer, so they would be plain text.",
             "Add them to train_vocab.special_tokens, or take the template of the tokenizer.",
         )
-    return ChatEncoder(tokenizer, place=f"encode.chat.template: {entry.template_name}", **entry.encoding)
+    return ChatEncoder(tokenizer, ChatSettings(**entry.encoding), f"encode.chat.template: {entry.template_name}")
 
 
 def check_trained(entry: ChatEntry, n_tokens: int) -> None:

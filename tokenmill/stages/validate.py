@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tokenmill.artifacts.golden import check_golden, checked_tokenizer, sample_engines
 from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.rendering import ChatSettings
 from tokenmill.checks.file_checks import FileFacts, check_file, check_sums, documents_of
 from tokenmill.checks.manifest_checks import (
     files_below,
@@ -92,7 +93,7 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Po
     entries = dict(manifest.outputs())
     for unit in corpus.units:
         _check_rows(unit, entries.get(unit.output))
-    chat = None if manifest.chat is None else ChatEncoder(tokenizer, place=_MANIFEST, **manifest.chat.encoding)
+    chat = None if manifest.chat is None else ChatEncoder(tokenizer, ChatSettings(**manifest.chat.encoding), _MANIFEST)
     policies = manifest.policies()
     allows = {unit.name: policies[unit.pieces[0].shard.name] == "allow" for unit in corpus.units}
     made = {
