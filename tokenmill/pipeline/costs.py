@@ -28,7 +28,7 @@ from tokenmill.report.sample import N_IDS_MAX
 
 _MEMORY = Estimate(0.75, 1.0, 1.25)
 _SECONDS = Estimate(0.4, 1.0, 2.5)  # other programs use the machine, and caches fill
-_START_S = 0.5  # of a stage, beside what grows with its documents
+_START_S = 0.5  # of a stage, beside what grows with its documents; of validate twice as much, for the report
 
 # What a stage holds, for one that has no record of a build. In bytes.
 _LIBRARIES, _PREFECT = 205e6, 60e6
@@ -177,12 +177,9 @@ def _spilled(basis: Basis, distinct: DistinctAll) -> Estimate:
 def _peak(basis: Basis, dataset: Mapping[str, Estimate], distinct: DistinctAll) -> Estimate:
     """The largest resident set of the stages that would run: that of the last build, if it did as much, else what a stage holds."""
     peaks = [exactly(0)]
-    for stage, n_bytes in _todo(basis, dataset["text_bytes"]):
-        last = basis.rates.get(stage)
-        if last is not None and last.peak_bytes is not None and last.serves(n_bytes):
-            peaks.append(exactly(last.peak_bytes))
-        else:
-            peaks.append(_held(basis, stage, dataset, distinct))
+    for stage, _, last in _todo(basis, dataset["text_bytes"]):
+        known = last is not None and last.peak_bytes
+        peaks.append(exactly(known) if known else _held(basis, stage, dataset, distinct))
     return (max(peaks, key=lambda one: one.point) * _MEMORY).at_most(basis.memory.mb_max * 1e6)
 
 
@@ -212,9 +209,9 @@ def _held(basis: Basis, stage: str, dataset: Mapping[str, Estimate], distinct: D
 
 def _seconds(basis: Basis, text: Estimate, distinct: DistinctAll, sets: Sets) -> Iterator[tuple[str, Estimate]]:
     """The seconds of each stage that would run: as fast as in the last build, if it did as much, else as fast as the sample."""
-    for stage, n_bytes in _todo(basis, text):
-        last, seconds = basis.rates.get(stage), exactly(_START_S)
-        if last is not None and last.serves(n_bytes):
+    for stage, n_bytes, last in _todo(basis, text):
+        seconds = exactly(_START_S * (2 if stage == "validate" else 1))
+        if last is not None:
             seconds = exactly(last.seconds * n_bytes / last.n_bytes)
         elif basis.sample is not None:
             seconds += _tried(basis, basis.sample, stage, text, distinct)
@@ -242,8 +239,10 @@ def _tried(basis: Basis, sample: Sample, stage: str, text: Estimate, distinct: D
     return work * ((rates.read + rates.validate) / workers) + exactly(compared * rates.compare / workers)
 
 
-def _todo(basis: Basis, text: Estimate) -> Iterator[tuple[str, float]]:
-    """The stages that would run, each with the bytes by which the records of builds count its work."""
+def _todo(basis: Basis, text: Estimate) -> Iterator[tuple[str, float, StageRate | None]]:
+    """The stages that would run, each with the bytes by which records count its work, and with the record of as much work."""
     for stage in STAGES:
         if basis.stages[stage].would_run:
-            yield stage, text.point if stage == "train-vocab" else basis.stages[stage].file_bytes
+            n_bytes = text.point if stage == "train-vocab" else basis.stages[stage].file_bytes
+            last = basis.rates.get(stage)
+            yield stage, n_bytes, last if last is not None and last.serves(n_bytes) else None
