@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import record
 from benchmarks.corpus import ROOT_CORPUS
 from benchmarks.project import change_params, copy_flows, empty_project, run
-from tokenmill.config.params import load_params
+from tokenmill.config.load_params import load_params
 from tokenmill.corpus.sample import make_sample
 from tokenmill.pipeline.plan import compare, keep_plan, outcome_of
 from tokenmill.pipeline.sampling import SampleSize

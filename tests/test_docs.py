@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 from tests.conftest import DOCUMENTS, REPOSITORY, Project
 from tests.registry import cli, run
 from tokenmill.cli.main import make_parser
-from tokenmill.config.params import load_params
+from tokenmill.config.load_params import load_params
 
 README = REPOSITORY / "README.md"
 PAGES = [README, *sorted((REPOSITORY / "docs").rglob("*.md"))]

@@ -17,7 +17,7 @@ _TEMPLATE = ROOT / "tokenmill/project/template"
 _KINDS = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 _BY_CHECK = {  # what a validator takes that the type alone does not say
     "_as_list": "a glob, or a list of globs",
-    "_share_or_number": "a share from 0 to below 1, or a whole number",
+    "share_or_number": "a share from 0 to below 1, or a whole number",
     "_as_parts": "a text, or a list of texts",
     "_rational": "globs, each with a whole number or a fraction as text",
 }

@@ -10,7 +10,7 @@ from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.artifacts.golden import check_golden, checked_tokenizer, first_difference, write_golden
 from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.golden_texts import HARD, PANEL
-from tokenmill.config.params import Source
+from tokenmill.config.source_params import Source
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.dropped import find_none
 from tokenmill.corpus.limits import UNBOUNDED

@@ -7,7 +7,7 @@ import pytest
 from ruamel.yaml import YAML, YAMLError
 
 from tokenmill.config.bounded_yaml import CHARACTERS_MAX, DVC_CHARACTERS_MAX, BoundsError, load, load_of_dvc
-from tokenmill.config.params import load_params
+from tokenmill.config.load_params import load_params
 from tokenmill.errors import ParamsError
 
 BOMB = "\n      a0: &a0 [x]\n" + "".join(

@@ -10,7 +10,8 @@ from ruamel.yaml import YAML
 
 from tests.conftest import REPOSITORY
 from tokenmill.config.conversation_template import parse_part
-from tokenmill.config.params import Params, load_params
+from tokenmill.config.load_params import load_params
+from tokenmill.config.params import Params
 from tokenmill.config.sources import Conversations, DocumentSource
 from tokenmill.errors import ParamsError
 

@@ -7,7 +7,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from tests.conftest import REPOSITORY
-from tokenmill.config.params import load_params
+from tokenmill.config.load_params import load_params
 from tokenmill.config.yaml_mistakes import mistake
 from tokenmill.errors import ParamsError
 

@@ -7,7 +7,7 @@ from ruamel.yaml import YAML
 
 from tests.conftest import Project
 from tests.project.test_doctor import findings
-from tokenmill.config.params import load_params
+from tokenmill.config.load_params import load_params
 from tokenmill.corpus.sources import unread_files
 
 OTHERS = ["data/raw/notes.md", "data/raw/old/c.jsonl"]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tests.builders.rounds import driven
 from tests.tokenizer.test_tokenizer import TOKENIZER
 from tokenmill.chat.answers import AnswerCounts
-from tokenmill.config.params import Pack, Shuffle
+from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.corpus.reader import Batch
 from tokenmill.dataset.document_index import unit_index
 from tokenmill.dataset.manifest import (

@@ -23,7 +23,7 @@ from tests.dataset.made_conversations import (
     write_unit,
 )
 from tokenmill.checks.set_checks import wrong_sets
-from tokenmill.config.params import Pack, Shuffle
+from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.dataset.document_index import read_unit_index, trained, unit_of_index
 from tokenmill.file_sets.packing import Long, Mode, Packing
 from tokenmill.formats.parquet import read_tokens

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import REPOSITORY, Project
-from tokenmill.config.params import RunOptions, load_params
+from tokenmill.config.load_params import load_params
+from tokenmill.config.params import RunOptions
 from tokenmill.config.sources import Reading
 from tokenmill.corpus import shard_ranges
 from tokenmill.corpus.limits import Limits

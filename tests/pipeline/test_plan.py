@@ -16,7 +16,7 @@ import pytest
 
 from tests.conftest import Project
 from tests.file_sets.test_mixture import weigh
-from tokenmill.config.params import load_params
+from tokenmill.config.load_params import load_params
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import CorpusError, SpecialTokenError
 from tokenmill.pipeline.costs import Costs

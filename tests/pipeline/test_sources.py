@@ -16,7 +16,7 @@ from tests.conftest import Project, make_project
 from tests.registry import build, cli
 from tokenmill import console
 from tokenmill.analysis.verify import Verdict, VerifyOptions, verify
-from tokenmill.config.params import load_params
+from tokenmill.config.load_params import load_params
 from tokenmill.corpus.shards import find_shards
 from tokenmill.corpus.sources import find_documents
 from tokenmill.corpus.units import cut, source_name

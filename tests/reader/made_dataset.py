@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tokenmill.config.params import Pack, Shuffle
+from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.dataset.manifest import (
     Files,
     FileSet,

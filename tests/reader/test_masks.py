@@ -8,7 +8,7 @@ import pytest
 import tokenmill
 from tests.dataset.made_conversations import Conversation, arranged, files_of, manifest_of, write_sets, write_unit
 from tests.reader.made_dataset import documents_dataset
-from tokenmill.config.params import Pack, Shuffle
+from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.dataset.manifest import Files, write_manifest
 from tokenmill.errors import ParamsError, ValidationError
 

@@ -23,7 +23,7 @@ from tests.reader.made_dataset import (
     write_index,
     write_set,
 )
-from tokenmill.config.params import Pack, Shuffle
+from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.errors import ParamsError, StorageError, ValidationError
 from tokenmill.file_sets.order import Order, order_key
 from tokenmill.reader.boundaries import cu_seqlens, labels, positions

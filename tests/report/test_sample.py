@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conftest import Project
-from tokenmill.config.params import load_params
+from tokenmill.config.load_params import load_params
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.reader import find_shards
 from tokenmill.corpus.units import Unit, cut

@@ -16,7 +16,7 @@ from tests.conftest import DOCUMENTS, REPOSITORY, Project
 from tests.pipeline.test_incremental import said
 from tests.registry import build, cli
 from tokenmill import Counter
-from tokenmill.config.params import load_params
+from tokenmill.config.load_params import load_params
 from tokenmill.corpus.dropped import find_none
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.provenance import Samples, read_provenance

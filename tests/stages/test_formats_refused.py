@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.conftest import REPOSITORY
-from tokenmill.config.params import Encode, FormatName
+from tokenmill.config.encode_params import Encode, FormatName
 from tokenmill.errors import ParamsError
 from tokenmill.formats.interface import Shape
 from tokenmill.formats.table import SET_FORMATS

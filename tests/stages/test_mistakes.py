@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from tests.conftest import Project, make_project
 from tests.registry import cli
 from tokenmill import Counter, train_vocab
-from tokenmill.config.params import load_params
+from tokenmill.config.load_params import load_params
 from tokenmill.corpus.sources import find_documents
 from tokenmill.errors import ParamsError
 from tokenmill.stages import first_rows

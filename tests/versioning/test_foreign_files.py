@@ -14,7 +14,7 @@ from tests.reader.made_dataset import documents_dataset
 from tests.registry import cli, make_team
 from tests.tokenizer.test_tokenizer import TOKENIZER
 from tokenmill.artifacts.golden_making import make_golden
-from tokenmill.config.params import TokenizerSource
+from tokenmill.config.training_params import TokenizerSource
 from tokenmill.dataset.manifest import parse_manifest
 from tokenmill.errors import StorageError, ValidationError
 from tokenmill.storage import anywhere

@@ -9,7 +9,7 @@ import pytest
 
 from tests.registry import identify, run
 from tests.tokenizer.test_tokenizer import TOKENIZER
-from tokenmill.config.params import TokenizerSource
+from tokenmill.config.training_params import TokenizerSource
 from tokenmill.errors import VersionsError
 from tokenmill.versioning.import_tokenizer import pin_anew
 from tokenmill.versioning.registry import Reference, fetch_version, find_version

@@ -10,7 +10,7 @@ import tokenizers
 from tests.tokenizer.test_tokenizer import TOKENIZER
 from tokenmill import Tokenizer
 from tokenmill.config.lockfile import read_pin, write_pin
-from tokenmill.config.params import TokenizerSource
+from tokenmill.config.training_params import TokenizerSource
 from tokenmill.errors import VersionsError
 from tokenmill.versioning.import_tokenizer import import_pinned, pin_anew, refuse_changed
 

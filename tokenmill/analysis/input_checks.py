@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tokenmill.checks.manifest_checks import wrong_inputs, wrong_sources
-from tokenmill.config.params import load_params
+from tokenmill.config.load_params import load_params
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.sources import find_documents
 from tokenmill.corpus.units import Unit

@@ -36,7 +36,8 @@ from tokenmill.checks.manifest_checks import (
 )
 from tokenmill.checks.row_checks import Judge
 from tokenmill.checks.set_checks import wrong_sets
-from tokenmill.config.params import Source, load_params
+from tokenmill.config.load_params import load_params
+from tokenmill.config.source_params import Source
 from tokenmill.console import Progress, progress
 from tokenmill.corpus.drop import DropList, DroppedDocument, drop_list
 from tokenmill.corpus.dropped import DROPPED_FILE, FindDropped, find_rows, read_dropped, write_dropped

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 import tokenmill
 from tokenmill.artifacts.golden import Golden
-from tokenmill.config.params import TrainVocab
 from tokenmill.config.record import Record
+from tokenmill.config.training_params import TrainVocab
 from tokenmill.corpus.provenance import CountedShard
 from tokenmill.corpus.scripts import characters_by_script
 from tokenmill.errors import TokenizerError, first_finding

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from tokenmill.chat.answers import AnswerCounts, added
 from tokenmill.checks.row_checks import Judge, check_sample, check_span
 from tokenmill.checks.spans import aligned
-from tokenmill.config.params import Source
+from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
 from tokenmill.corpus.dropped import FindDropped, piece_dropped, write_unit_dropped
 from tokenmill.corpus.limits import Limits

@@ -169,7 +169,7 @@ def _takedown(asked: argparse.Namespace, dataset: Path | str, here: Path) -> "Ta
     is_own = isinstance(dataset, Path) and dataset.absolute() == (root / TOKENS_DIRECTORY).absolute()
     if not is_own or asked.no_source or asked.source is not None or not (root / PARAMS_FILE).is_file():
         return None
-    from tokenmill.config.params import load_params
+    from tokenmill.config.load_params import load_params
     from tokenmill.project.takedown import takedown
 
     try:

@@ -43,7 +43,7 @@ def _plan(asked: argparse.Namespace) -> Answer:
 
 
 def _new_plan(root: Path, params_path: Path, seed: int) -> Answer:
-    from tokenmill.config.params import load_params
+    from tokenmill.config.load_params import load_params
     from tokenmill.corpus.sources import unread_files, words_of_unread
     from tokenmill.pipeline.plan import compare, keep_plan
     from tokenmill.pipeline.sampling import SampleSize

@@ -48,7 +48,7 @@ def add_commands(commands: "Commands") -> None:
 
 
 def _refresh(_asked: argparse.Namespace) -> Answer:
-    from tokenmill.config.params import load_params
+    from tokenmill.config.load_params import load_params
 
     path = find_params()
     if load_params(path).run.engine == "inline":
@@ -79,7 +79,7 @@ def _answer(done: Any) -> Answer:
 
 def _refresh_inline(path: Path) -> dict[str, Any]:
     """Runs a refresh without Prefect, which is imported only to notify."""
-    from tokenmill.config.params import load_params
+    from tokenmill.config.load_params import load_params
     from tokenmill.pipeline.build import alone, start
     from tokenmill.stages.recipe import run_inline
     from tokenmill.stages.refresh import refresh, skipped

@@ -74,7 +74,7 @@ def add_commands(commands: "Commands") -> None:
 
 
 def _publish(asked: argparse.Namespace) -> Answer:
-    from tokenmill.config.params import load_params
+    from tokenmill.config.load_params import load_params
 
     path = find_params()
     root = path.parent
@@ -144,7 +144,7 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
     """The documents that a glob, relative to this folder, matches: each batch with its shard's folder. The documents are read with
     the parameters of params.yaml, those of a named source with its own, and with the column `language` as ids. Bad ones are left
     out, and reported at the end."""
-    from tokenmill.config.params import load_params
+    from tokenmill.config.load_params import load_params
     from tokenmill.config.sources import Reading
     from tokenmill.corpus.reader import BadDocument, find_shards, read_batches
     from tokenmill.corpus.sources import find_documents
@@ -186,8 +186,8 @@ def _place(shard: "Shard") -> "Path | StoredObject":
 
 
 def _pin(_asked: argparse.Namespace) -> Answer:
+    from tokenmill.config.load_params import load_params
     from tokenmill.config.lockfile import read_pin
-    from tokenmill.config.params import load_params
     from tokenmill.versioning.import_tokenizer import pin_anew
 
     path = find_params()

@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from tokenmill.config.params import TokenizerSource
 from tokenmill.config.record import Record
+from tokenmill.config.training_params import TokenizerSource
 from tokenmill.errors import VersionsError, first_finding
 from tokenmill.layout import LOCK_FILE
 from tokenmill.storage.atomic import read, write_atomic

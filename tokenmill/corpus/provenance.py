@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from tokenmill.config.params import Source
+from tokenmill.config.source_params import Source
 from tokenmill.config.sources import Conversations, DocumentFormat, DocumentSource
 from tokenmill.corpus.dropped import FindDropped
 from tokenmill.corpus.limits import Limits

@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokenmill.config.params import Source
+from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
 from tokenmill.corpus.bad_documents import (
     N_FOUND_MAX,

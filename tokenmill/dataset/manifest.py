@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, Validat
 import tokenmill
 from tokenmill import _core
 from tokenmill.chat.answers import AnswerCounts
-from tokenmill.config.params import Mask, Pack, Shuffle
+from tokenmill.config.encode_params import Mask, Pack, Shuffle
 from tokenmill.config.record import Record
 from tokenmill.config.sources import Conversations, DocumentFormat, DocumentSource
 from tokenmill.corpus.units import source_folder

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.config.params import Pack
+from tokenmill.config.encode_params import Pack
 from tokenmill.console import Advance
 from tokenmill.corpus.dropped import Starts
 from tokenmill.dataset.manifest import Files, MixedSource

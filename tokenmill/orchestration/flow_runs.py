@@ -12,7 +12,7 @@ from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
-from tokenmill.config.params import load_params
+from tokenmill.config.load_params import load_params
 from tokenmill.console import say
 from tokenmill.errors import BusyError, Terminated, TokenmillError
 from tokenmill.layout import PAGE_FILE, PARAMS_FILE

@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 
 from tokenmill import _core, console
-from tokenmill.config.params import Params, load_params
+from tokenmill.config.load_params import load_params
+from tokenmill.config.params import Params
 from tokenmill.console import say, say_more
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.sources import find_documents, reads_objects, unread_files, words_of_unread

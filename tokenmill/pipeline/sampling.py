@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from tokenmill.config.params import Source
+from tokenmill.config.source_params import Source
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import without
 from tokenmill.corpus.limits import Limits

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import floor
 from typing import NamedTuple
 
-from tokenmill.config.params import Encode, FormatName, Pack
+from tokenmill.config.encode_params import Encode, FormatName, Pack
 from tokenmill.config.sources import EPOCHS_MAX, DocumentSource
 from tokenmill.corpus.shards import Shard
 from tokenmill.formats.table import SET_FORMATS

@@ -7,7 +7,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tokenmill.config.params import Params, Source
+from tokenmill.config.params import Params
+from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
 from tokenmill.corpus.drop import DropLine, DropList, DropParts, DroppedDocument, drop_list
 from tokenmill.corpus.dropped import find_none

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tokenmill.config.params import Source
+from tokenmill.config.source_params import Source
 from tokenmill.config.sources import DocumentSource
 from tokenmill.console import Advance
 from tokenmill.corpus.shards import Shard

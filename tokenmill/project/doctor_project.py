@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 
 from dvc.exceptions import DvcException
 
+from tokenmill.config.load_params import load_params
 from tokenmill.config.lockfile import read_lock
-from tokenmill.config.params import Params, load_params
+from tokenmill.config.params import Params
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.sources import find_documents, unread_files, words_of_unread
 from tokenmill.errors import TokenmillError

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from tokenmill.config.params import Count, Source
+from tokenmill.config.source_params import Source
+from tokenmill.config.training_params import Count
 from tokenmill.console import Advance, say
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.limits import Limits

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from tokenmill.config.params import Source
+from tokenmill.config.source_params import Source
 from tokenmill.console import say
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped

@@ -10,7 +10,7 @@ from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import TURN_TOKENS
 from tokenmill.chat.rendering import ChatSettings
 from tokenmill.chat.shipped import templates_of
-from tokenmill.config.params import Chat, Pack, StopToken
+from tokenmill.config.encode_params import Chat, Pack, StopToken
 from tokenmill.console import say
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.manifest import ChatEntry

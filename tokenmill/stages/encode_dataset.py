@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tokenmill.chat.answers import AnswerCounts, added
+from tokenmill.config.encode_params import Chat, Encode
 from tokenmill.config.lockfile import Pin, pinned
-from tokenmill.config.params import Chat, Encode, Source
+from tokenmill.config.source_params import Source
 from tokenmill.config.sources import EPOCHS_MAX, DocumentSource
 from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, check_limit, write_quarantine

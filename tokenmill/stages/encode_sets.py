@@ -5,7 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
-from tokenmill.config.params import Encode, FormatName
+from tokenmill.config.encode_params import Encode, FormatName
 from tokenmill.console import Advance, say
 from tokenmill.dataset.manifest import Files, FileSet, MixedSource, SetPart, TableFile
 from tokenmill.errors import ParamsError

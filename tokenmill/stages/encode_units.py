@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.chat.answers import AnswerCounts, added
-from tokenmill.config.params import Encode, Source, StopToken
+from tokenmill.config.encode_params import Encode, StopToken
+from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import piece_dropped, reasons_of, write_unit_dropped

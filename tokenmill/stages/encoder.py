@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tokenmill.artifacts.golden import checked_tokenizer
 from tokenmill.chat.encoder import ChatEncoder
-from tokenmill.config.params import Encode
+from tokenmill.config.encode_params import Encode
 from tokenmill.dataset.manifest import ChatEntry
 from tokenmill.errors import ParamsError
 from tokenmill.layout import TOKENIZER_DIRECTORY

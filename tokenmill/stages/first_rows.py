@@ -9,7 +9,7 @@ from typing import Any
 
 from tokenmill import _core
 from tokenmill.chat.encoder import ChatEncoder
-from tokenmill.config.params import Source
+from tokenmill.config.source_params import Source
 from tokenmill.corpus.bad_documents import (
     N_FOUND_MAX,
     N_LISTED_MAX,

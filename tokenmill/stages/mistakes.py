@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.gates import parse_gate
-from tokenmill.config.params import Params, TrainVocab
+from tokenmill.config.params import Params
+from tokenmill.config.training_params import TrainVocab
 from tokenmill.corpus.drop import DropList, drop_list
 from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.corpus.shards import Shard

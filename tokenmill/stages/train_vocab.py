@@ -15,9 +15,11 @@ from tokenmill.artifacts.golden import check_golden, write_golden
 from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.model_card import make_card, measure_training, write_card
 from tokenmill.chat.shipped import ship_template
+from tokenmill.config.encode_params import Chat
 from tokenmill.config.lockfile import pinned
-from tokenmill.config.params import N_BYTES, Chat, Extend, Params, TokenizerSource, TrainVocab
+from tokenmill.config.params import Params
 from tokenmill.config.sources import Reading
+from tokenmill.config.training_params import N_BYTES, Extend, TokenizerSource, TrainVocab
 from tokenmill.console import Advance, progress, say
 from tokenmill.corpus.provenance import Provenance, read_provenance
 from tokenmill.corpus.reader import find_shards, read_batches

@@ -23,7 +23,8 @@ from tokenmill.checks.manifest_checks import (
     wrong_with_tokenizer,
 )
 from tokenmill.checks.row_checks import Judge, n_sampled
-from tokenmill.config.params import Source, Validate
+from tokenmill.config.params import Validate
+from tokenmill.config.source_params import Source
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
 from tokenmill.corpus.limits import Limits

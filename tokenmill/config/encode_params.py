@@ -1,0 +1,193 @@
+"""The section encode of params.yaml: the dataset and its files for training jobs."""
+
+import math
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
+
+from tokenmill.config.record import Record, as_yaml
+from tokenmill.config.source_params import SourceName, seen_by_dvc, share_or_number
+from tokenmill.config.sources import DocumentSource
+from tokenmill.special_tokens import SpecialTokensInText
+
+FormatName = Literal[
+    "parquet",
+    "arrow",
+    "megatron",
+    "datatrove",
+    "olmo",
+    "mds",
+    "nanogpt",
+    "litdata",
+    "megatron_sft",
+    "megatron_sft_parquet",
+]
+SplitName = SourceName
+Mask = Literal["assistant", "all", "last"]  # which tokens of a conversation are trained
+StopToken = Literal["trained", "next", "unchecked"]  # the special token at which a model stops
+_SPLITS_MAX = 100
+_SHARES_OFF_MAX = 1e-9  # the allowed error of the sum of shares, since 0.98 + 0.01 + 0.01 is not 1 in floating point
+
+
+def _special_or_null(token: str | None, info: ValidationInfo) -> str | None:
+    special = (info.context or {}).get("special_tokens")
+    if token is not None and special is not None and token not in special:
+        raise ValueError(f"found {token!r}; allowed: one of train_vocab.special_tokens {special}, or null")
+    return token
+
+
+class Shuffle(Record):
+    """The order of documents, or of packed sequences, in the files: one for each epoch."""
+
+    seed: int = Field(ge=0, lt=2**63)
+    epochs: int = Field(default=1, ge=1)
+
+
+class Pack(Record):
+    """How documents are packed into sequences of one length, and what happens to longer documents."""
+
+    length: int = Field(ge=2, lt=2**31)
+    mode: Literal["none", "concat", "best_fit"]
+    long: Literal["split", "cut", "drop"] = "split"
+    output: Literal["rows", "index"] = "rows"
+    pad: str | None = Field(default=None, min_length=1)
+    labels: bool = False
+
+    @field_validator("long")
+    @classmethod
+    def _splits_what_is_joined(cls, long: str, info: ValidationInfo) -> str:
+        if info.data.get("mode") == "concat" and long != "split":
+            raise ValueError(
+                f"found {long!r} with mode: concat; allowed: 'split', since concat cuts wherever a sequence ends"
+            )
+        return long
+
+    @field_validator("pad", "labels")
+    @classmethod
+    def _only_in_rows(cls, value: Any, info: ValidationInfo) -> Any:
+        if value and info.data.get("output") == "index":
+            raise ValueError(
+                f"found {as_yaml(value)} with output: index; allowed: with output: rows, since an index has no tokens"
+            )
+        return _special_or_null(value, info) if isinstance(value, str) else value
+
+
+_OF_EVERY_RENDERING = ("messages", "tools", "documents", "add_generation_prompt")
+
+
+def _is_variable(name: str) -> str:
+    if name in _OF_EVERY_RENDERING:
+        raise ValueError(
+            f"found {name!r}; allowed: other names, since each conversation gives the template its own {name}"
+        )
+    return seen_by_dvc(name)
+
+
+def _as_variable(value: object) -> object:
+    is_plain = value is None or isinstance(value, str | bool | int | float)
+    if not is_plain or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError(f"found {as_yaml(value)}; allowed: a text, a finite number, true, false or null")
+    return value
+
+
+VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_is_variable)]
+VariableValue = Annotated[str | bool | int | float | None, BeforeValidator(_as_variable)]
+
+
+class Chat(Record):
+    """How conversations become text and which of their tokens are trained. `template`: `tokenizer` for the one that the tokenizer
+    comes with, the name of one of tokenmill's, or a file. `train_key`: one more key by which messages say whether they are trained.
+    `stop_token`: whether answers must end with a special token that is trained, and whether the one behind them is.
+    """
+
+    template: str = Field(min_length=1)
+    mask: Mask = "assistant"
+    train_key: str | None = Field(default=None, min_length=1)
+    stop_token: StopToken = "trained"
+    variables: dict[VariableName, VariableValue] = Field(default={})
+    cut_max: Annotated[int | float, BeforeValidator(share_or_number)] = 0.01
+
+
+class Encode(Record):
+    """The files of the token dataset: their formats, splits and order, and the special tokens in them."""
+
+    formats: list[FormatName] = Field(min_length=1)
+    file_bytes: int = Field(ge=1 << 16, le=1 << 40)
+    splits: dict[SplitName, Annotated[float, Field(gt=0, le=1)]]
+    split_group: str | None = Field(min_length=1)
+    shuffle: Shuffle | None
+    pack: Pack | None
+    vocab_sizes: list[Annotated[int, Field(gt=0)]]
+    begin_of_document: str | None
+    end_of_document: str | None
+    special_tokens_in_text: SpecialTokensInText
+    chat: Chat | None = None
+
+    def set_formats(self, sources: Iterable[DocumentSource]) -> list[FormatName]:
+        """The formats of the file sets. Parquet is left out if the documents' own files would equal its set: without splits,
+        shuffle, packing and weights of sources."""
+        is_mixed = any((one.epochs, one.tokens) != (1.0, None) for one in sources)
+        is_arranged = bool(self.splits) or self.shuffle is not None or self.pack is not None or is_mixed
+        return [one for one in self.formats if one != "parquet" or is_arranged]
+
+    @field_validator("formats", "vocab_sizes")
+    @classmethod
+    def _each_once(cls, values: list[Any]) -> list[Any]:
+        if len(set(values)) < len(values):
+            raise ValueError(f"found {values}; allowed: each of them once")
+        return values
+
+    @field_validator("splits")
+    @classmethod
+    def _shares_of_one(cls, splits: dict[str, float]) -> dict[str, float]:
+        if splits and abs(sum(splits.values()) - 1) > _SHARES_OFF_MAX:
+            raise ValueError(
+                f"found shares that add up to {sum(splits.values()):g}; allowed: shares that add up to 1, or {{}}"
+            )
+        if {"val", "validation"} <= splits.keys():
+            raise ValueError(
+                "found both val and validation; allowed: one of them, since nanoGPT's file of either is val.bin"
+            )
+        if len(splits) > _SPLITS_MAX:
+            raise ValueError(f"found {len(splits)} splits; allowed: {_SPLITS_MAX} or less")
+        return splits
+
+    @field_validator("split_group")
+    @classmethod
+    def _only_with_splits(cls, group: str | None, info: ValidationInfo) -> str | None:
+        if group is not None and info.data.get("splits") == {}:
+            raise ValueError(f"found {group!r} without splits; allowed: with splits, or null")
+        return group
+
+    @property
+    def framing(self) -> tuple[str | None, str | None]:
+        """The special tokens that begin and end every document."""
+        return self.begin_of_document, self.end_of_document
+
+    @field_validator("begin_of_document", "end_of_document")
+    @classmethod
+    def _is_special(cls, token: str | None, info: ValidationInfo) -> str | None:
+        return _special_or_null(token, info)
+
+    @field_validator("chat")
+    @classmethod
+    def _template_says_all(cls, chat: Chat | None, info: ValidationInfo) -> Chat | None:
+        around = [key for key in ("begin_of_document", "end_of_document") if info.data.get(key) is not None]
+        if chat is not None and around:
+            raise ValueError(
+                f"found together with {around[0]}: {info.data[around[0]]!r}; allowed: only with {' and '.join(around)}: null, "
+                "since the template says what begins and ends a conversation"
+            )
+        if chat is not None and info.data.get("special_tokens_in_text", "as_text") != "as_text":
+            raise ValueError(
+                f"found together with special_tokens_in_text: {info.data['special_tokens_in_text']}; allowed: only with as_text, "
+                "since messages never become special tokens"
+            )
+        return chat

@@ -1,0 +1,141 @@
+"""The sections source and sources of params.yaml: which documents are read, and how."""
+
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
+
+from tokenmill.config.conversation_template import Template
+from tokenmill.config.record import Record, as_yaml
+from tokenmill.config.sources import EPOCHS_MAX, Conversations, DocumentFormat
+from tokenmill.special_tokens import SpecialTokensInText
+
+
+def _as_list(value: object) -> object:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list) and value:
+        return value
+    raise ValueError(f"found {as_yaml(value)}; allowed: a glob, or a list of globs")
+
+
+Globs = Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(_as_list)]
+
+
+def share_or_number(value: object) -> object:
+    is_share = isinstance(value, float) and 0 <= value < 1
+    if not is_share and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise ValueError(f"found {as_yaml(value)}; allowed: a share from 0 to below 1, or a whole number")
+    return value
+
+
+def _instead_of_messages(template: Template | None, info: ValidationInfo) -> Template | None:
+    if template is not None and (column := info.data.get("messages_column")) is not None:
+        raise ValueError(f"found together with messages_column {column!r}; allowed: only one of the two")
+    return template
+
+
+SourceTemplate = Annotated[Template | None, AfterValidator(_instead_of_messages)]
+
+
+class Source(Record):
+    """Which documents are read, how they are cut into work units, and what happens to bad ones. `glob` matches the shards."""
+
+    glob: Globs
+    text_column: str = Field(min_length=1)
+    id_column: str | None = Field(min_length=1)
+    text_separator: str | None = Field(min_length=1)
+    # These five keys have defaults, because a params.yaml of an earlier tokenmill lacks them.
+    sources_strict: bool = False
+    format: DocumentFormat | None = None
+    messages_column: str | None = Field(default=None, min_length=1)
+    tools_column: str | None = Field(default=None, min_length=1)
+    template: SourceTemplate = None
+    unit_bytes_min: int = Field(ge=0)
+    unit_bytes_max: int = Field(ge=1)
+    on_bad_document: Literal["fail", "quarantine"]
+    bad_documents_max: Annotated[int | float, BeforeValidator(share_or_number)]
+    on_bad_shard: Literal["fail", "quarantine"]
+    drop: str | None = Field(min_length=1)
+
+    @field_validator("unit_bytes_max")
+    @classmethod
+    def _large_is_not_small(cls, unit_bytes_max: int, info: ValidationInfo) -> int:
+        if unit_bytes_max < (smallest := info.data.get("unit_bytes_min", 0)):
+            raise ValueError(f"found {unit_bytes_max}; allowed: unit_bytes_min ({smallest}) or more")
+        return unit_bytes_max
+
+    @field_validator("tools_column")
+    @classmethod
+    def _only_with_messages(cls, tools_column: str | None, info: ValidationInfo) -> str | None:
+        if tools_column is not None and info.data.get("messages_column", "") is None:
+            raise ValueError(f"found {tools_column!r} without messages_column; allowed: with messages_column, or null")
+        return tools_column
+
+    @property
+    def conversations(self) -> Conversations | None:
+        """How rows become conversations; None if documents are texts."""
+        return _conversations(self.messages_column, self.tools_column, self.template)
+
+
+_NOT_IN_DVC = ("size", "nfiles")  # DVC ignores keys with these names in its run cache (treeverse/dvc#10296)
+
+
+def seen_by_dvc(name: str) -> str:
+    if name in _NOT_IN_DVC:
+        raise ValueError(f"found {name!r}; allowed: other names, since DVC overlooks changes below a key of this name")
+    return name
+
+
+SourceName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64), AfterValidator(seen_by_dvc)]
+
+
+class NamedSource(Record):
+    """Named sources of documents, each with these keys, in place of `source.glob`. The rest of `source` applies to each of them.
+    Tokens and measures are counted separately for each name."""
+
+    glob: Globs
+    format: DocumentFormat | None = None
+    text_column: str | None = Field(default=None, min_length=1)
+    id_column: str | None = Field(default=None, min_length=1)
+    text_separator: str | None = Field(default=None, min_length=1)
+    messages_column: str | None = Field(default=None, min_length=1)
+    tools_column: str | None = Field(default=None, min_length=1)
+    template: SourceTemplate = None
+    special_tokens_in_text: SpecialTokensInText | None = None
+    epochs: float | None = Field(default=None, gt=0, le=EPOCHS_MAX)
+    tokens: int | None = Field(default=None, gt=0)
+
+    @field_validator("tokens")
+    @classmethod
+    def _one_weight(cls, tokens: int | None, info: ValidationInfo) -> int | None:
+        if tokens is not None and (epochs := info.data.get("epochs")) is not None:
+            raise ValueError(f"found together with epochs {epochs:g}; allowed: only one of the two")
+        return tokens
+
+
+def id_column_of(one: NamedSource, source: Source) -> str | None:
+    return one.id_column if "id_column" in one.model_fields_set else source.id_column
+
+
+def conversations_of(one: NamedSource, source: Source) -> Conversations | None:
+    """How rows of a named source become conversations: by its own keys, or else by those of `source`."""
+    if one.template is not None:
+        return _conversations(None, None, one.template)
+    if one.messages_column is None and source.messages_column is None:
+        return source.conversations
+    return _conversations(
+        one.messages_column or source.messages_column, one.tools_column or source.tools_column, template=None
+    )
+
+
+def _conversations(column: str | None, tools_column: str | None, template: Template | None) -> Conversations | None:
+    if column is None and template is None:
+        return None
+    parts = None if template is None else tuple((role, tuple(parts)) for role, parts in template.items())
+    return Conversations(column, tools_column, parts)

@@ -1,0 +1,169 @@
+"""The sections count, train_vocab, tokenizer, publish and refresh of params.yaml."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
+
+from tokenmill.config.record import Record
+from tokenmill.config.source_params import Globs
+from tokenmill.counts.weights import weight_of
+from tokenmill.special_tokens import RESERVED_MAX
+
+N_BYTES = 256  # every vocabulary starts from a token for each byte
+
+
+def _rational(weights: object) -> object:
+    for glob, weight in weights.items() if isinstance(weights, dict) else ():
+        try:
+            weight_of(weight)
+        except ValueError as error:
+            raise ValueError(f"{glob!r}: {error}") from None
+    return weights or {}
+
+
+class Count(Record):
+    """How text is split into pre-tokens, how much each shard counts, and which pre-tokens are dropped.
+
+    `partitions`: into how many parts the counts are divided for adding them up; it changes no byte of the result. `approximate`:
+    None, for each params.yaml that still has it from a version that could count approximately."""
+
+    pattern: str | None = Field(min_length=1)
+    count_min: int = Field(ge=1, lt=2**64)
+    weights: Annotated[dict[str, int | str], BeforeValidator(_rational)]
+    approximate: None = None
+    partitions: int = Field(default=1, ge=1, le=4096)
+
+    @field_validator("approximate", mode="before")
+    @classmethod
+    def _always_exact(cls, found: object) -> None:
+        if found is not None:
+            raise ValueError(
+                f"found {found}; allowed: null, as in an older params.yaml. Counts are exact, and are kept in files beyond "
+                "run.memory_mb_max. Take the line out."
+            )
+
+
+class Extend(Record):
+    """The tokenizer to add tokens to. `digest`: the expected digest of the tokenizer at `path`, which DVC does not track.
+    `old_glob`: shards of the text it was made for; training reports how many of their documents get different ids."""
+
+    path: str = Field(min_length=1)
+    digest: str = Field(pattern="^[0-9a-f]{64}$")
+    old_glob: Globs | None
+
+
+def _smallest(info: ValidationInfo) -> tuple[int, str]:
+    """The smallest allowed vocabulary size, and the sum that explains it. Counts only special tokens that passed their check."""
+    n_special = len(info.data.get("special_tokens", ()))
+    return N_BYTES + n_special, f"{N_BYTES} bytes + {n_special} special tokens"
+
+
+class TrainVocab(Record):
+    """What the vocabulary holds and when learning stops."""
+
+    special_tokens: list[Annotated[str, Field(min_length=1)]]
+    vocab_size: int = Field(lt=2**32 - 1)
+    pair_count_min: int = Field(ge=1)
+    token_bytes_max: int | None = Field(ge=2)
+    score: Literal["count", "wordpiece", "bytes_saved"]
+    pad_vocab_to: int = Field(ge=1, le=RESERVED_MAX)
+    vocab_sizes: list[int]
+    extend: Extend | None
+    bos_token: str | None = None
+    eos_token: str | None = None
+    pad_token: str | None = None
+    unk_token: str | None = None
+    model_max_length: int | None = Field(default=None, ge=1)
+
+    # These validate single fields, because such validators run even if other fields are wrong. So one error lists everything.
+
+    @field_validator("special_tokens")
+    @classmethod
+    def _each_once(cls, tokens: list[str]) -> list[str]:
+        if len(set(tokens)) < len(tokens):
+            raise ValueError(f"found {tokens}; allowed: every token once")
+        return tokens
+
+    @field_validator("vocab_size")
+    @classmethod
+    def _room_for_all(cls, vocab_size: int, info: ValidationInfo) -> int:
+        smallest, words = _smallest(info)
+        if vocab_size < smallest:
+            raise ValueError(f"found {vocab_size}; allowed: {smallest} or more ({words})")
+        return vocab_size
+
+    @field_validator("vocab_sizes")
+    @classmethod
+    def _smaller_than_the_first(cls, sizes: list[int], info: ValidationInfo) -> list[int]:
+        smallest, _ = _smallest(info)
+        largest = info.data.get("vocab_size")
+        if wrong := [one for one in sizes if one < smallest or (largest is not None and one > largest)]:
+            raise ValueError(
+                f"found {wrong[0]}; allowed: {smallest} to vocab_size ({largest or 'which is wrong, too'})"
+            )
+        return sizes
+
+    @field_validator("extend")
+    @classmethod
+    def _one_vocabulary(cls, extend: Extend | None, info: ValidationInfo) -> Extend | None:
+        if extend and (sizes := info.data.get("vocab_sizes")):
+            raise ValueError(
+                f"found together with vocab_sizes {sizes}; allowed: only one of the two, since extending gives one vocabulary"
+            )
+        return extend
+
+    @field_validator("bos_token", "eos_token", "pad_token", "unk_token")
+    @classmethod
+    def _is_special(cls, token: str | None, info: ValidationInfo) -> str | None:
+        known = info.data.get("special_tokens")
+        if token is not None and known is not None and not info.data.get("extend") and token not in known:
+            raise ValueError(f"found {token!r}; allowed: null or one of train_vocab.special_tokens ({known})")
+        return token
+
+
+class TokenizerSource(Record):
+    """A tokenizer to import instead of training one: a published version, a file or a directory."""
+
+    from_: str = Field(alias="from", min_length=1)  # a git repository, a folder or a file
+    name: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9/-]*[a-z0-9]$")
+    version: str | None = Field(default=None, min_length=1, validate_default=True)
+    pattern: str | None = Field(default=None, min_length=1)
+    special_tokens: dict[str, int] | None = None
+
+    @field_validator("version")
+    @classmethod
+    def _both_or_neither(cls, version: str | None, info: ValidationInfo) -> str | None:
+        if "name" in info.data and (info.data["name"] is None) != (version is None):
+            raise ValueError("found one of name and version; allowed: both (a published version), or neither (a file)")
+        return version
+
+    @field_validator("pattern", "special_tokens")
+    @classmethod
+    def _only_of_a_file(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None and info.data.get("name") is not None:
+            raise ValueError(
+                "found together with name; allowed: only with a .tiktoken file; a published version has its own"
+            )
+        return value
+
+
+class Publish(Record):
+    """Facts for the model card of a tokenizer that only its owner knows."""
+
+    license: str | None = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")
+
+
+class Refresh(Record):
+    """The limits of drift for new documents, and what a refresh does with its result."""
+
+    drift_max: float = Field(gt=0, allow_inf_nan=False)
+    new_scripts_max: float = Field(ge=0, le=1)
+    quarantine_max: float = Field(ge=0, le=1)
+    on_drift: Literal["fail", "candidate"]
+    publish: str | None = Field(min_length=1)
+    notify: str | None = Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")
