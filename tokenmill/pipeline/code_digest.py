@@ -20,7 +20,7 @@ _LIBRARIES = ("pyarrow", "jinja2", "msgspec")
 canonical JSON is written."""
 
 _PACKAGE = Path(__file__).parent.parent
-_SUFFIXES = (".py", ".jinja")
+_SUFFIXES = (".py", ".jinja", ".json")
 _DOCUMENTS = ("corpus", "pretokenizers", "counts")
 _DATASETS = (*_DOCUMENTS, "tokenizer", "artifacts", "chat", "formats", "dataset", "file_sets")
 
@@ -96,7 +96,7 @@ def _digest(stage: str, rooms: Sequence[str], package: Path, versions: Mapping[s
 
 
 def _code(path: Path) -> str:
-    """The text to hash: a template as it is, Python code in its normal form."""
+    """The text to hash: a template or a table as it is, Python code in its normal form."""
     text = path.read_text(encoding="utf-8")
     return normal_form(text) if path.suffix == ".py" else text
 

@@ -1,114 +1,29 @@
 """The tokenizer classes of transformers that do not use a tokenizer.json as it is.
 
 AutoTokenizer chooses a class by `tokenizer_class` of tokenizer_config.json and `model_type` of config.json. Since transformers 5,
-some classes take only the vocabulary and the merges from tokenizer.json, and split text in their own way. The tables are those of
-transformers 5.23; a test compares them with the installed one.
+some classes take only the vocabulary and the merges from tokenizer.json, and split text in their own way. The tables in
+transformers_classes.json are those of transformers 5.23; a test compares them with the installed one.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from tokenmill import _core
 
-_ANOTHER_CLASSES = """
-    AlbertTokenizer BarthezTokenizer BartphoTokenizer BertGenerationTokenizer BertJapaneseTokenizer
-    BertTokenizerLegacy BertweetTokenizer BigBirdTokenizer BioGptTokenizer BlenderbotSmallTokenizer
-    BlenderbotTokenizer ByT5Tokenizer CLIPTokenizer CTRLTokenizer CamembertTokenizer CanineTokenizer ClvpTokenizer
-    CodeLlamaTokenizer CpmAntTokenizer CpmTokenizer DPRContextEncoderTokenizer DPRQuestionEncoderTokenizer
-    DPRReaderTokenizer DebertaTokenizer DebertaV2Tokenizer DiaTokenizer DistilBertTokenizer EsmTokenizer
-    EsmcTokenizer FSMTTokenizer FastSpeech2ConformerTokenizer FlaubertTokenizer FunnelTokenizer
-    GPTNeoXJapaneseTokenizer GPTSw3Tokenizer HerbertTokenizer LasrTokenizer LayoutLMv2Tokenizer LayoutLMv3Tokenizer
-    LayoutXLMTokenizer LukeTokenizer M2M100Tokenizer MBart50Tokenizer MBartTokenizer MLukeTokenizer MPNetTokenizer
-    MarianTokenizer MarkupLMTokenizer MgpstrTokenizer MistralCommonBackend MyT5Tokenizer NllbTokenizer
-    NougatTokenizer OpenAIGPTTokenizer PLBartTokenizer PegasusTokenizer PerceiverTokenizer PhobertTokenizer
-    Pop2PianoTokenizer ProphetNetTokenizer RagTokenizer ReformerTokenizer RemBertTokenizer RoCBertTokenizer
-    RoFormerTokenizer SeamlessM4TTokenizer SentencePieceBackend Siglip2Tokenizer SiglipTokenizer
-    Speech2TextTokenizer SpeechT5Tokenizer SplinterTokenizer T5Tokenizer TapasTokenizer Tipsv2Tokenizer
-    UdopTokenizer VideoPrismTokenizer VitsTokenizer Wav2Vec2CTCTokenizer Wav2Vec2PhonemeCTCTokenizer XGLMTokenizer
-    XLMRobertaTokenizer XLMTokenizer XLNetTokenizer
-"""
-ANOTHER = frozenset(_ANOTHER_CLASSES.split())
+_TABLES = msgspec.json.decode(Path(__file__).with_suffix(".json").read_bytes())
+ANOTHER = frozenset(_TABLES["another"])
 """Classes that do not use tokenizer.json as it is, and of which tokenmill cannot say what they make of it."""
 
-_ALIASES = {
-    "BartTokenizer": "RobertaTokenizer",
-    "ElectraTokenizer": "BertTokenizer",
-    "LEDTokenizer": "RobertaTokenizer",
-    "LayoutLMTokenizer": "BertTokenizer",
-    "LongformerTokenizer": "RobertaTokenizer",
-    "LxmertTokenizer": "BertTokenizer",
-    "MobileBertTokenizer": "BertTokenizer",
-    "MvpTokenizer": "RobertaTokenizer",
-    "Phi3Tokenizer": "LlamaTokenizer",
-    "SqueezeBertTokenizer": "BertTokenizer",
-}
+_ALIASES: dict[str, str] = _TABLES["aliases"]
 _PLAIN = "TokenizersBackend"
 _ANOTHER = "another"
-_MODEL_TYPES = {
-    "BertTokenizer": """
-        align bark bert blip bros chinese_clip convbert distilbert electra ernie flava git grounding-dino layoutlm
-        lxmert megatron-bert mm-grounding-dino mobilebert nezha nomic_bert qdqbert realm retribert squeezebert tvp
-        vilt visual_bert
-    """,
-    "CohereTokenizer": "aya_vision cohere cohere2",
-    "GPT2Tokenizer": """
-        blip-2 codegen dbrx emu3 gpt2 gpt_neo gptj hyperclovax_vision_v2 instructblip instructblipvideo jais2 opt
-        phi starcoder2
-    """,
-    "GPTNeoXTokenizer": "falcon_mamba gpt_neox mamba mamba2 mpt olmo olmoe rwkv xlstm",
-    "GemmaTokenizer": """
-        diffusion_gemma gemma gemma2 gemma3 gemma3_text gemma3n gemma3n_text recurrent_gemma shieldgemma2 t5gemma
-        zaya
-    """,
-    "LlamaTokenizer": "idefics idefics2",
-    "Qwen2Tokenizer": """
-        audioflamingo3 colqwen2 cosmos3_omni dots3_note fun_asr_nano hunyuan_vl internvl lighton_ocr
-        moss_transcribe_diarize ovis2 qianfan_ocr qwen2 qwen2_5_omni qwen2_5_vl qwen2_audio qwen2_moe qwen2_vl qwen3
-        qwen3_asr qwen3_moe qwen3_next qwen3_omni_moe qwen3_vl qwen3_vl_moe vibevoice
-    """,
-    "Qwen3_5Tokenizer": "qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen4_exp",
-    "RobertaTokenizer": """
-        bart bridgetower clap data2vec-text florence2 ibert led lilt longformer mega mra mvp roberta
-        roberta-prelayernorm
-    """,
-    "TokenizersBackend": """
-        EvollaModel arctic aria beam bigbird_pegasus camembertv2-base canary chatlm cohere_asr ernie4_5 ernie4_5_moe
-        flex_olmo fuyu glm glm4 glm4_moe glm4_moe_lite glm4v glm4v_moe glm_image glmasr got_ocr2 gpt_bigcode
-        gradium_phonon_tts granite granitemoe granitemoehybrid granitemoeshared h2ovl_chat hyperclovax
-        hyperclovax_vlm internlm2 internlm3 iquestcoder jamba kimi_k25 kimi_linear kosmos-2 llava llava_next
-        mimo_v2_flash minicpm3 minicpm_ocr minicpmv minicpmv4_6 minicpmv4_7 minimax_m2 ministral ministral3 mistral
-        mistral3 mistral_large4 mixtral modernbert modernbert-decoder molmo molmo2 nemo_speechlm nemotron nvfp4
-        nystromformer olmo2 olmo3 olmo_hybrid opencua openvla paddleocr_vl pegasus_x persimmon phi3 phi3_v phimoe
-        pix2struct pixtral pocket_tts smolvlm stablelm step3_vl umt5 vipllava voxtral voxtral_realtime
-        xlm-roberta-xl
-    """,
-    "WhisperTokenizer": "whisper",
-    "another": """
-        aimv2 albert barthez bartpho bert-generation bert-japanese bertweet big_bird biogpt blenderbot
-        blenderbot-small byt5 camembert canine clip clipseg clvp code_llama cpm cpmant ctrl data2vec-audio deberta
-        deberta-v2 dia dpr esm esmc esmfold2 fastspeech2_conformer flaubert fsmt funnel gpt-sw3 gpt_neox_japanese
-        groupvit gte herbert hubert jina_embeddings_v3 lasr_ctc lasr_encoder layoutlmv2 layoutlmv3 layoutxlm luke
-        m2m_100 marian markuplm mbart mbart50 metaclip_2 mgp-str mluke mpnet mt5 musicgen musicgen_melody myt5 nllb
-        nllb-moe nougat omdet-turbo oneformer openai-gpt owlv2 owlvit pegasus perceiver phobert plbart pp_formulanet
-        prophetnet rag reformer rembert roc_bert roformer sam3 sam3_video seamless_m4t seamless_m4t_v2 siglip
-        siglip2 speech_to_text speecht5 splinter switch_transformers t5 tapas tipsv2 trocr udop unispeech
-        unispeech-sat videoprism vits wav2vec2 wav2vec2-bert wav2vec2-conformer wav2vec2_phoneme xclip xglm xlm
-        xlm-roberta xlnet xmod yoso
-    """,
-}
+_CLASS_OF = {one: name for name, types in _TABLES["model_types"].items() for one in types}
 """The class that transformers registers for each model type. "another": one of `ANOTHER`."""
-
-_CLASS_OF = {one: name for name, types in _MODEL_TYPES.items() for one in types.split()}
-_MISNAMED = {
-    "hyperclovax_vision_v2",
-    "qwen2",
-    "qwen3_5",
-    "qwen3_5_moe",
-    "qwen3_5_moe_text",
-    "qwen4_exp",
-    "siglip2",
-}
+_MISNAMED = frozenset(_TABLES["misnamed"])
 """Model types for which the registered class counts, whatever tokenizer_config.json says."""
 
 
