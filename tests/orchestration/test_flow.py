@@ -176,13 +176,13 @@ def test_ctrl_c_while_digests_are_taken_ends_the_build(project: Project, home: d
 import sys, time
 from tokenmill.corpus import units
 from tokenmill.__main__ import program
-blocks = units._blocks
+blocks = units.blocks
 def slowly(*arguments):
     print("reading", file=sys.stderr, flush=True)
     for block in blocks(*arguments):
         time.sleep(1.5)
         yield block
-units._blocks = slowly
+units.blocks = slowly
 sys.argv = ["tokenmill", "build"]
 sys.exit(program())
 """
