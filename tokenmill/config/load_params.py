@@ -62,7 +62,7 @@ def _read_yaml(path: Path) -> Any:
         raise ParamsError(path, f"not UTF-8 at byte {error.start}.", "Save it as UTF-8.", code="TM104") from None
     except YAMLError as error:
         words = f"{error}. Shorten it." if isinstance(error, BoundsError) else mistake(text, error)
-        raise ParamsError(path, f"{words}", code="TM104") from None
+        raise ParamsError(path, words, code="TM104") from None
     if not isinstance(found, dict):
         raise ParamsError(path, f"expected the sections {', '.join(_keys(Params))}; found {found!r:.60}.", code="TM104")
     return found

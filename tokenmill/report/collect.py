@@ -22,7 +22,7 @@ from tokenmill.report import sample as sampling
 from tokenmill.report.bigram import bigram
 from tokenmill.report.conversations import conversations_of
 from tokenmill.report.file_sets import mixture_of, packing_of, sets_of
-from tokenmill.report.groups import Measured, measure, scripts_of, words_of
+from tokenmill.report.groups import Groups, Measured, measure, scripts_of, words_of
 from tokenmill.report.health import health_of
 from tokenmill.report.measures import by_vocab_size, gini, lengths, ranks, renyi_efficiency
 from tokenmill.report.panel import panel_of
@@ -94,20 +94,8 @@ def collect(checked: Checked, params: Validate) -> dict[str, Any]:
         {
             **_summary(checked),
             "measures": measures,
-            "sample": {
-                "seed": sampling.SEED,
-                "documents": len(sample.texts),
-                "text_bytes": sample.n_bytes,
-                "files": sample.n_files,
-                "tokens_train": model.n_train,
-                "tokens_held_out": model.n_held_out,
-            },
-            "groups": [
-                {"kind": kind, "name": name, "tokenizer": label, **asdict(one)}
-                for label, kinds in compared.items()
-                for kind, of in kinds.items()
-                for name, one in of.items()
-            ],
+            "sample": _facts_of_sample(sample) | {"tokens_train": model.n_train, "tokens_held_out": model.n_held_out},
+            "groups": _rows_of_groups(compared),
             "references": {
                 label: {"digest": one.digest, "vocab_size": one.vocab_size} for label, one in references.items()
             },
@@ -125,6 +113,26 @@ def collect(checked: Checked, params: Validate) -> dict[str, Any]:
         }
     )
     return found
+
+
+def _facts_of_sample(sample: DocumentSample) -> dict[str, int]:
+    """How many documents were drawn, and how."""
+    return {
+        "seed": sampling.SEED,
+        "documents": len(sample.texts),
+        "text_bytes": sample.n_bytes,
+        "files": sample.n_files,
+    }
+
+
+def _rows_of_groups(compared: Mapping[str, Groups]) -> list[dict[str, Any]]:
+    """A row for each tokenizer and group of documents, with its measures."""
+    return [
+        {"kind": kind, "name": name, "tokenizer": label, **asdict(one)}
+        for label, kinds in compared.items()
+        for kind, of in kinds.items()
+        for name, one in of.items()
+    ]
 
 
 def _summary(checked: Checked) -> dict[str, Any]:

@@ -240,7 +240,7 @@ def _check_sets(
         code,
     )
     for name, wrong in runner.drive(checks, run_units):
-        raise ValidationError(f"{TOKENS_DIRECTORY}/{name}", f"{wrong}")
+        raise ValidationError(f"{TOKENS_DIRECTORY}/{name}", wrong)
 
 
 def _keys(

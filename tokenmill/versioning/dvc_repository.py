@@ -59,7 +59,7 @@ def initialize(root: Path, is_inside: bool) -> None:
             shutil.rmtree(
                 root / ".dvc", ignore_errors=True
             )  # otherwise the next run would take it for the user's choice
-            raise VersionsError("DVC", f"{innermost(error)}") from error
+            raise VersionsError("DVC", innermost(error)) from error
     with Config(str(root / ".dvc")).edit("repo") as config:
         config["core"] |= {"analytics": False, "check_update": False}
         config["cache"]["type"] = "reflink,hardlink,copy"
@@ -105,7 +105,7 @@ def _config(root: Path) -> Any:
         with naming(root / ".dvc"):
             return Config(str(root / ".dvc"))
     except (ConfigError, Invalid) as error:
-        raise VersionsError(root / ".dvc/config", f"{innermost(error)}") from error
+        raise VersionsError(root / ".dvc/config", innermost(error)) from error
 
 
 @contextmanager
@@ -138,13 +138,7 @@ def repository(root: Path) -> Iterator[Any]:
         if failed := _failed_call(error):
             with naming(root / ".dvc/tmp"):
                 raise failed from None
-        holders = re.findall(r"\(PID (\d+)\): (.*)", str(error))
-        named = " and ".join(f"process {pid} ({command})" for pid, command in sorted(set(holders)))
-        raise VersionsError(
-            root,
-            f"{named or 'another process of DVC'} is at work on the project's files.",
-            "Run this again when it has ended.",
-        ) from error
+        raise _held_by_another(root, error) from error
     except SCMError as error:
         raise VersionsError(root / ".git", f"{innermost(error)}.", "See what `git status` says there.") from error
     except (RWLockFileCorruptedError, RWLockFileFormatError) as error:
@@ -154,7 +148,7 @@ def repository(root: Path) -> Iterator[Any]:
             "Run this again, which mends it.",
         ) from error
     except (DvcException, Invalid) as error:
-        raise VersionsError("DVC", f"{innermost(error)}") from error
+        raise VersionsError("DVC", innermost(error)) from error
     except UnicodeEncodeError as error:
         if not os.path.lexists(error.object):  # raised by a step inside the block
             raise
@@ -170,6 +164,14 @@ def repository(root: Path) -> Iterator[Any]:
             f"its databases in {folder}: {str(error) or 'they cannot be written to'}; {room(str(folder))}.",
             "See whether the disk is full or failing, and build again; the folder is a cache, and may be deleted.",
         ) from error
+
+
+def _held_by_another(root: Path, error: Exception) -> VersionsError:
+    """The error for files of the project that another process of DVC has locked."""
+    holders = re.findall(r"\(PID (\d+)\): (.*)", str(error))
+    named = " and ".join(f"process {pid} ({command})" for pid, command in sorted(set(holders)))
+    what = f"{named or 'another process of DVC'} is at work on the project's files."
+    return VersionsError(root, what, "Run this again when it has ended.")
 
 
 def _opened(root: Path) -> Any:

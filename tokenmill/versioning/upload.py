@@ -10,7 +10,7 @@ from threading import Event, Semaphore
 from typing import Literal
 
 from tokenmill.checks.manifest_checks import wrong_file
-from tokenmill.console import progress
+from tokenmill.console import Progress, progress
 from tokenmill.dataset.manifest import MANIFEST_FILE, parse_manifest, read_manifest
 from tokenmill.errors import CorpusError, PassingError, StorageError, ValidationError, VersionsError
 from tokenmill.layout import DVC_LOCK_FILE, TOKENS_DIRECTORY, UPLOADS_FILE
@@ -78,33 +78,9 @@ def upload(root: Path, place: str) -> Uploaded:
     there = anywhere.list_files(folder)
     files = [*named_files(manifest), *beside]
     held = _files_of_newest(place, folder)
-    sending = Semaphore(_N_SENT_AT_ONCE)
-
-    def bring(file: DatasetFile, ended: Event) -> How:
-        return with_patience(lambda: bring_now(file, ended), ended)
-
-    def bring_now(file: DatasetFile, ended: Event) -> How:
-        url, found = f"{folder}/{file.name}", there.get(file.name)
-        if found is not None and found.n_bytes == file.n_bytes and anywhere.sha256_of(url) == file.sha256:
-            now.skip(file.n_bytes)
-            return "there"
-        if file.sha256 in held and _copied(held[file.sha256], url, file.sha256):
-            now.add(file.n_bytes)
-            return "copied"
-        path = data / file.name
-        if wrong := wrong_file(path, file.n_bytes, file.sha256):
-            raise ValidationError(path, f"{wrong[0]}.", "Run `tokenmill build --force`.")
-
-        def on_part(n_bytes: int) -> None:
-            anywhere.go_on(ended)
-            now.add(n_bytes)
-
-        with sending:
-            anywhere.put_file(path, url, file.sha256, on_part)
-        return "sent"
-
     with progress("upload", sum(file.n_bytes for file in files), "bytes") as now:
-        done = list(anywhere.at_once(bring, files))
+        transfer = _Transfer(data, folder, there, held, now, Semaphore(_N_SENT_AT_ONCE))
+        done = list(anywhere.at_once(transfer.bring, files))
     _check_arrived(folder, files)
     content = read(root / TOKENS_DIRECTORY / MANIFEST_FILE)
     if not anywhere.put_new(f"{folder}/{MANIFEST}", content) and manifest_content(folder) != content:
@@ -118,6 +94,43 @@ def upload(root: Path, place: str) -> Uploaded:
     sent = sum(file.n_bytes for file, how in zip(files, done, strict=True) if how == "sent")
     n_files = Counter(done)
     return Uploaded(folder, manifest.digest, {how: n_files[how] for how in ("there", "copied", "sent")}, sent)
+
+
+@dataclass(frozen=True)
+class _Transfer:
+    """Brings files of `data` into `folder`. `there`: the files that the folder has. `held`: files of another dataset of the place,
+    by their digests. `sending`: limits how many files are sent at the same time."""
+
+    data: Path
+    folder: str
+    there: Mapping[str, StoredObject]
+    held: Mapping[str, str]
+    now: Progress
+    sending: Semaphore
+
+    def bring(self, file: DatasetFile, ended: Event) -> How:
+        """Brings one file there, and tries again after errors that may pass."""
+        return with_patience(lambda: self._bring_now(file, ended), ended)
+
+    def _bring_now(self, file: DatasetFile, ended: Event) -> How:
+        url, found = f"{self.folder}/{file.name}", self.there.get(file.name)
+        if found is not None and found.n_bytes == file.n_bytes and anywhere.sha256_of(url) == file.sha256:
+            self.now.skip(file.n_bytes)
+            return "there"
+        if file.sha256 in self.held and _copied(self.held[file.sha256], url, file.sha256):
+            self.now.add(file.n_bytes)
+            return "copied"
+        path = self.data / file.name
+        if wrong := wrong_file(path, file.n_bytes, file.sha256):
+            raise ValidationError(path, f"{wrong[0]}.", "Run `tokenmill build --force`.")
+
+        def on_part(n_bytes: int) -> None:
+            anywhere.go_on(ended)
+            self.now.add(n_bytes)
+
+        with self.sending:
+            anywhere.put_file(path, url, file.sha256, on_part)
+        return "sent"
 
 
 def _put_facts(folder: str, md5: str, beside: Sequence[DatasetFile]) -> None:
