@@ -24,7 +24,6 @@ _FRONTS: dict[Any, _Front] = {
     "first": "the beginning without a mark",
 }
 """By Metaspace's prepend_scheme."""
-_FLAGS = ("special", "single_word", "lstrip", "rstrip", "normalized")
 
 
 class CharacterEngine(TokenizersEngine):
@@ -38,10 +37,7 @@ class CharacterEngine(TokenizersEngine):
         self, document: dict[str, Any], content: bytes, place: str, allow_special: bool, cache_bytes_max: int
     ) -> None:
         self._front, cuts_at_marks = _front_of(document)
-        added = [
-            AddedToken(one["id"], one["content"], in_vocab=False, **{flag: one[flag] for flag in _FLAGS})
-            for one in document["added_tokens"]
-        ]
+        added = [AddedToken.of(one, in_vocab=False) for one in document["added_tokens"]]
         early, late = ([one for one in added if one.normalized is phase] for phase in (False, True))
         shown = [one for one in early if allow_special or not one.special]
         hidden = [one for one in early if one.special and not allow_special]

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ID_MAX = 2**32 - 2
+FLAGS = ("special", "lstrip", "rstrip", "single_word", "normalized")
+"""The flags of an added token in tokenizer.json."""
 
 _MERGE = struct.Struct("<4I")
 
@@ -96,6 +98,11 @@ class AddedToken:
     lstrip: bool = False
     rstrip: bool = False
     normalized: bool = False
+
+    @classmethod
+    def of(cls, one: Mapping[str, Any], in_vocab: bool) -> AddedToken:
+        """The token of an entry of added_tokens in tokenizer.json."""
+        return cls(one["id"], one["content"], in_vocab=in_vocab, **{flag: one[flag] for flag in FLAGS})
 
     @property
     def has_flags(self) -> bool:

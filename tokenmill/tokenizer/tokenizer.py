@@ -426,11 +426,7 @@ class Tokenizer:
         """The tokens that are given by their texts, special ones and others."""
         if self._model is not None:
             return self._model.added
-        flags = ("special", "single_word", "lstrip", "rstrip", "normalized")
-        return tuple(
-            AddedToken(one["id"], one["content"], in_vocab=True, **{flag: one[flag] for flag in flags})
-            for one in self._document["added_tokens"]
-        )
+        return tuple(AddedToken.of(one, in_vocab=True) for one in self._document["added_tokens"])
 
     @cached_property
     def token_lengths(self) -> np.ndarray[Any, np.dtype[np.int64]]:

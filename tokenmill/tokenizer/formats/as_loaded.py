@@ -7,9 +7,8 @@ from typing import Any
 
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.formats.strict_json import wrong
-from tokenmill.tokenizer.model import check_id, is_text
+from tokenmill.tokenizer.model import FLAGS, check_id, is_text
 
-FLAGS = ("special", "lstrip", "rstrip", "single_word", "normalized")
 MODELS = ("BPE", "Unigram", "WordLevel", "WordPiece")
 
 

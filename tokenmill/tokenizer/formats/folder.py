@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenmill.errors import TokenizerError
 from tokenmill.pretokenizers.tokenizer_json import BeyondCore, parts_of, steps_from
-from tokenmill.tokenizer.formats.as_loaded import FLAGS, added_as_loaded
+from tokenmill.tokenizer.formats.as_loaded import added_as_loaded
 from tokenmill.tokenizer.formats.files import file_of, read_tokenizer_file
 from tokenmill.tokenizer.formats.named_tokens import (
     ADDED_FILE,
@@ -22,7 +22,7 @@ from tokenmill.tokenizer.formats.named_tokens import (
 from tokenmill.tokenizer.formats.schema import read_document
 from tokenmill.tokenizer.formats.strict_json import object_of
 from tokenmill.tokenizer.formats.transformers_classes import Built, built_by, class_of
-from tokenmill.tokenizer.model import BYTE_TOKENS, CHARACTERS, Merges, bytes_of
+from tokenmill.tokenizer.model import BYTE_TOKENS, CHARACTERS, FLAGS, Merges, bytes_of
 
 MODEL_CONFIG_FILE = "config.json"
 FOLDER_FILES = (CONFIG_FILE, SPECIAL_MAP_FILE, ADDED_FILE, MODEL_CONFIG_FILE)

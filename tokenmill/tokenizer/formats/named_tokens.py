@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from tokenmill.errors import TokenizerError, shown
-from tokenmill.tokenizer.formats.as_loaded import FLAGS
+from tokenmill.tokenizer.model import FLAGS
 
 CONFIG_FILE = "tokenizer_config.json"
 SPECIAL_MAP_FILE = "special_tokens_map.json"

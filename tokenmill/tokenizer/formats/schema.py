@@ -10,10 +10,10 @@ from typing import Any
 
 from tokenmill import _core
 from tokenmill.errors import TokenizerError, shown
-from tokenmill.tokenizer.formats.as_loaded import FLAGS, MODELS, added_as_loaded, type_of_untyped
+from tokenmill.tokenizer.formats.as_loaded import MODELS, added_as_loaded, type_of_untyped
 from tokenmill.tokenizer.formats.limits import SECTIONS, check_limits
 from tokenmill.tokenizer.formats.strict_json import Each, check, parse, wrong
-from tokenmill.tokenizer.model import ID_MAX, Merges, bytes_of, check_id
+from tokenmill.tokenizer.model import FLAGS, ID_MAX, Merges, bytes_of, check_id
 
 ID_GAP_MAX = 2**24
 """The largest amount by which an id may exceed the number of tokens."""

@@ -105,11 +105,7 @@ def _is_nfc(normalizer: Any) -> bool:
 
 
 def _added_tokens(added: list[dict[str, Any]], vocab: dict[str, int], ignore_merges: bool) -> tuple[AddedToken, ...]:
-    flags = ("special", "single_word", "lstrip", "rstrip", "normalized")
-    tokens = tuple(
-        AddedToken(one["id"], one["content"], in_vocab=one["content"] in vocab, **{flag: one[flag] for flag in flags})
-        for one in added
-    )
+    tokens = tuple(AddedToken.of(one, in_vocab=one["content"] in vocab) for one in added)
     for i, one in enumerate(tokens):
         if not one.in_vocab or one.special:
             continue
