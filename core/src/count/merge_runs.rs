@@ -359,19 +359,6 @@ mod tests {
     }
 
     #[test]
-    fn runs_add_up_like_a_map_however_they_are_fed() {
-        let mut expected = BTreeMap::new();
-        for (pretoken, count) in runs().concat() {
-            *expected.entry(pretoken).or_insert(0) += count;
-        }
-        let expected: Vec<Row> = expected.into_iter().collect();
-        for fed in [1, 2, 7, 1000] {
-            let found = merged(&runs(), fed, plain(5), GROUP).unwrap().concat();
-            assert_eq!(found, expected);
-        }
-    }
-
-    #[test]
     fn batches_end_where_the_rows_say_so() {
         let limits = Limits { n_rows: 10, n_bytes: 40 };
         let batches = merged(&runs(), 3, plain(5), limits).unwrap();
@@ -380,42 +367,6 @@ mod tests {
             let n_bytes: usize = pair[0].iter().map(|(pretoken, _)| pretoken.len()).sum();
             assert!(pair[0].len() == 10 || n_bytes + pair[1][0].0.len() > 40);
             assert!(pair[0].len() <= 10 && (n_bytes <= 40 || pair[0].len() == 1));
-        }
-    }
-
-    #[test]
-    fn weights_are_exact_and_rounded_once_with_halves_up() {
-        let run = |count| vec![(b"a".to_vec(), count)];
-        let sum = |weights: &[u64], denominator| Sum { weights: weights.to_vec(), denominator, count_min: 1 };
-        let of = |runs: &[Vec<Row>], sum| merged(runs, 1, sum, GROUP).map(|batches| batches.concat());
-        assert_eq!(of(&[run(1), run(2)], sum(&[1, 1], 2)), Ok(run(2)));
-        assert_eq!(of(&[run(1), run(3)], sum(&[1, 1], 3)), Ok(run(1)));
-        assert_eq!(of(&[run(1), run(0)], sum(&[1, 1], 3)), Ok(vec![]));
-        assert_eq!(of(&[run(u64::MAX), run(1)], sum(&[1, 1], 2)), Ok(run(1 << 63)));
-    }
-
-    #[test]
-    fn rare_ones_are_dropped_and_counted() {
-        let rows = vec![(b"a".to_vec(), 3), (b"bb".to_vec(), 2), (b"c".to_vec(), 1)];
-        let mut merge = Merge::new(Sum { count_min: 3, ..plain(1) }, GROUP);
-        merge.feed(0, Some(rows)).unwrap();
-        assert!(matches!(merge.step(), Ok(Step::Hungry(runs)) if runs == [0]));
-        merge.feed(0, None).unwrap();
-        assert!(matches!(merge.step(), Ok(Step::Batch(batch)) if rows_of(&batch) == [(b"a".to_vec(), 3)]));
-        assert!(matches!(merge.step(), Ok(Step::Done)));
-        let kept = Totals { n_distinct: 1, n_pretokens: 3, n_bytes: 3 };
-        assert_eq!(merge.totals(), (kept, Totals { n_distinct: 2, n_pretokens: 3, n_bytes: 5 }));
-    }
-
-    #[test]
-    fn a_sum_beyond_64_bits_and_a_run_out_of_order_are_errors() {
-        let of = |runs: &[Vec<Row>]| merged(runs, 9, plain(runs.len()), GROUP);
-        let error = of(&[vec![(b"x".to_vec(), u64::MAX)], vec![(b"x".to_vec(), 1)]]).unwrap_err();
-        assert!(matches!(error, CoreError::Counts(what) if what.contains("\"x\" is beyond 64 bits")));
-        for fed in [1, 9] {
-            let run = vec![(b"b".to_vec(), 1), (b"a".to_vec(), 1)];
-            let error = merged(&[run], fed, plain(1), GROUP).unwrap_err();
-            assert!(matches!(error, CoreError::Counts(what) if what.contains("\"a\" stands after \"b\"")));
         }
     }
 }

@@ -518,19 +518,6 @@ mod tests {
     }
 
     #[test]
-    fn merges_decide_even_against_a_token_of_the_whole_pretoken() {
-        assert_eq!(encode(&encoder(&[], false), "abc"), Ok(vec![3, 2]));
-        assert_eq!(encode(&encoder(&[], true), "abc"), Ok(vec![5]));
-    }
-
-    #[test]
-    fn a_pretoken_seen_before_gives_the_same_ids() {
-        let encoder = encoder(&[], false);
-        assert_eq!(encode(&encoder, "cab"), encode(&encoder, "cab"));
-        assert_eq!(encode(&encoder, "cab"), Ok(vec![2, 3]));
-    }
-
-    #[test]
     fn what_is_warmed_and_a_cache_without_room_change_no_ids() {
         for ignore_merges in [false, true] {
             let mut encoder = encoder(&[], ignore_merges);
@@ -580,12 +567,6 @@ mod tests {
         assert!(matches!(encoder.finding(&[99]), Err(CoreError::Tokenizer(text)) if text.contains("id 99")));
     }
 
-    #[test]
-    fn a_byte_without_a_token_is_named_with_its_place() {
-        let found = encode(&encoder(&[], false), "ab c!");
-        assert!(matches!(found, Err(CoreError::Tokenizer(text)) if text.contains("0x20 at byte 2")));
-    }
-
     /// An encoder with a token for each byte and no merges, so that the ids are the bytes.
     #[test]
     fn pretokens_of_all_lengths_stay_in_their_order() {
@@ -615,24 +596,6 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_the_same_for_any_number_of_threads() {
-        let encoder = encoder(&[], false);
-        let texts = ["abc", "", "cab", "bb"];
-        for threads in 1..5 {
-            let wanted = Wanted { end_id: Some(6), ids: true, starts: true, ..Wanted::default() };
-            let n_bytes = |_| PIECE_BYTES / 2 + 1;
-            let found = encoder.encode_batch(4, |i| Ok(texts[i]), n_bytes, wanted, threads, &Stop::default());
-            let (ids, starts) = ([3, 2, 6, 6, 2, 3, 6, 1, 1, 6], [0, 2, 3, 0, 0, 1, 3, 0, 1, 2]);
-            let Batch { ids: found_ids, ends, starts: found_starts } = found.unwrap();
-            assert_eq!((&*found_ids, &*ends, &*found_starts), (&ids[..], &[3, 4, 7, 10][..], &starts[..]));
-            let wanted = Wanted { end_id: Some(6), ..Wanted::default() };
-            let found = encoder.encode_batch(4, |i| Ok(texts[i]), n_bytes, wanted, threads, &Stop::default());
-            let Batch { ids, ends, starts } = found.unwrap();
-            assert_eq!((&*ids, &*ends, &*starts), (&[][..], &[3, 4, 7, 10][..], &[][..]));
-        }
-    }
-
-    #[test]
     fn ids_stand_in_the_order_of_their_texts_by_whomever_and_wherever_they_were_made() {
         let encoder = encoder(&[], false);
         let texts: Vec<String> = (0..1000).map(|i| ["abc", "", "cab", "bb", "a"][i % 5].repeat(i % 3)).collect();
@@ -647,18 +610,5 @@ mod tests {
             let Batch { ids, ends, starts } = batch(threads);
             assert!((&*ids, ends, starts) == (&*expected.ids, expected.ends.clone(), expected.starts.clone()));
         }
-    }
-
-    #[test]
-    fn a_vocabulary_that_contradicts_itself_is_refused() {
-        let pattern = || Pattern::new::<&str>(&[]).unwrap();
-        let wrong = |vocabulary: &[(u32, &[u8])], rules: &[Rule]| {
-            Encoder::new(pattern(), vocabulary, rules, &[], false, None, &Stop::default()).map(|_| ()).unwrap_err()
-        };
-        let says = |error: CoreError, part: &str| matches!(error, CoreError::Tokenizer(text) if text.contains(part));
-        assert!(says(wrong(&[(0, b"a"), (1, b"a")], &[]), "ids 0 and 1"));
-        assert!(says(wrong(&[(0, b"a"), (0, b"b")], &[]), "id 0"));
-        assert!(says(wrong(&[(0, b"a")], &[Rule { left: 0, right: 9, rank: 0, token: 0 }]), "id 9"));
-        assert!(says(wrong(&TOKENS, &[Rule { left: 0, right: 1, rank: 0, token: 4 }]), "\"ab\" is not"));
     }
 }

@@ -455,81 +455,8 @@ impl Tokens {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::LazyLock;
 
     const A: u32 = 64; // the index of "a" in byte_order
-
-    fn learn(words: &[(&str, u64)], n_tokens_max: u64, change: impl FnOnce(&mut Goal)) -> Vec<(u32, u32, u32, u64)> {
-        let mut goal = Goal {
-            n_tokens_max,
-            score: Score::Count,
-            pair_count_min: 1,
-            token_bytes_max: usize::MAX,
-            forbidden: &[],
-            threads: 1,
-            checkpoint_every: None,
-        };
-        change(&mut goal);
-        let order = byte_order();
-        let mut builder = WordsBuilder::default();
-        for (word, count) in words {
-            let ids = word.bytes().map(|byte| order.iter().position(|&one| one == byte).unwrap() as u32);
-            builder.add(ids, *count, |_| 1).unwrap();
-        }
-        let start = Start { words: builder, tokens: order.iter().map(|&byte| vec![byte]).collect(), n_first: 256 };
-        let learned = train(start, &goal, &Progress::default(), &Stop::default(), &mut |_, _| Ok(())).unwrap();
-        learned.merges.iter().map(|one| (one.left, one.right, one.token, one.count)).collect()
-    }
-
-    #[test]
-    fn the_bytes_that_print_come_first() {
-        let order = byte_order();
-        assert_eq!((order[0], order[A as usize], order[187], order[188], order[255]), (b'!', b'a', 255, 0, 173));
-    }
-
-    #[test]
-    fn the_most_frequent_pair_is_merged_first_and_equal_counts_merge_the_smaller_pair() {
-        assert_eq!(learn(&[("ab", 3), ("bc", 5)], 1, |_| ()), [(A + 1, A + 2, 256, 5)]);
-        assert_eq!(learn(&[("bc", 5), ("ab", 5)], 1, |_| ()), [(A, A + 1, 256, 5)]);
-    }
-
-    #[test]
-    fn overlapping_pairs_are_counted_and_merged_from_the_left() {
-        assert_eq!(learn(&[("aaa", 1)], 9, |_| ()), [(A, A, 256, 2), (256, A, 257, 1)]);
-    }
-
-    #[test]
-    fn a_pair_made_and_broken_by_one_merge_is_gone() {
-        assert_eq!(learn(&[("abab", 1)], 9, |_| ()), [(A, A + 1, 256, 2), (256, 256, 257, 1)]);
-    }
-
-    #[test]
-    fn a_pair_that_counts_too_little_ends_the_learning() {
-        assert_eq!(learn(&[("ab", 3), ("cd", 1)], 9, |goal| goal.pair_count_min = 2), [(A, A + 1, 256, 3)]);
-    }
-
-    #[test]
-    fn tokens_stay_shorter_than_their_maximum() {
-        assert_eq!(learn(&[("abc", 3)], 9, |goal| goal.token_bytes_max = 3), [(A, A + 1, 256, 3)]);
-        assert_eq!(learn(&[("abc", 3)], 9, |goal| goal.token_bytes_max = 4).len(), 2);
-    }
-
-    #[test]
-    fn forbidden_bytes_are_not_learned() {
-        static FORBIDDEN: LazyLock<[Vec<u8>; 1]> = LazyLock::new(|| [b"ab".to_vec()]);
-        assert_eq!(learn(&[("ab", 3), ("bc", 1)], 9, |goal| goal.forbidden = &*FORBIDDEN), [(A + 1, A + 2, 256, 1)]);
-    }
-
-    #[test]
-    fn counts_above_2_to_the_31_are_right() {
-        assert_eq!(learn(&[("aa", 2_199_978_000), ("xy", 10)], 1, |_| ())[0].3, 2_199_978_000);
-    }
-
-    #[test]
-    fn the_number_of_threads_changes_nothing() {
-        let words = [("banana", 3), ("bandana", 2), ("ananas", 7), ("nab", 1)];
-        assert_eq!(learn(&words, 9, |goal| goal.threads = 3), learn(&words, 9, |_| ()));
-    }
 
     /// The merges of random short words. `floor`: the floor of the first index.
     fn learn_at_random(seed: u64, floor: Option<u64>) -> Vec<Merge> {
