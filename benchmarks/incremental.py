@@ -36,7 +36,8 @@ _WORK = {
     "tokenmill.storage.unit_store": ("flush",),
     "tokenmill.stages.encode": ("_warm", "encode_unit"),
     "tokenmill.stages.encode_dataset": ("write_tables",),
-    "tokenmill.stages.validate": ("sample_engines", "validate_unit", "write_tables"),
+    "tokenmill.checks.file_checks": ("sample_engines", "check_file"),
+    "tokenmill.checks.table_checks": ("write_tables",),
 }
 
 

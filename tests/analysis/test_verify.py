@@ -160,8 +160,10 @@ def test_ids_that_do_not_decode_are_named_by_their_row(data: Path) -> None:
         path.unlink()
         pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
         _agree(data, manifest, i, rows)
-        said = [one.what for one in check(data, with_source=False).findings]
-        assert any("c.jsonl: row 4: " in one for one in said), said
+        found = check(data, with_source=False).findings
+        assert [(one.file, one.row) for one in found if "c.jsonl: row 4: " in one.what] == [
+            (manifest.shards[i].name, 4)
+        ], found
 
 
 def test_the_place_of_a_difference_is_that_in_the_document(data: Path) -> None:
@@ -265,11 +267,17 @@ def test_the_command_has_an_exit_code_for_each_answer(built: Project, data: Path
     assert (done.returncode, done.stdout.splitlines()[-1]) == (2, "not checked")
     done = cli(copied, "verify", "data/tokens", "--no-source", "--sample", "0", "--json")
     assert (done.returncode, json.loads(done.stdout)["result"]["result"]) == (0, "right")
+    n_bytes = (data / "tables/token_bytes.npy").stat().st_size
     (data / "tables/token_bytes.npy").write_bytes(b"x")
     done = cli(copied, "verify", "data/tokens", "--json")
     found = json.loads(done.stdout)["result"]
     assert (done.returncode, found["result"]) == (1, "wrong")
-    assert found["findings"][0]["file"] == "../tables/token_bytes.npy"
+    assert found["findings"][0] == {
+        "file": "../tables/token_bytes.npy",
+        "row": None,
+        "what": f"not the file that the manifest names: found 1 bytes, expected {n_bytes:,}.",
+        "fix": "Run `tokenmill build --force`.",
+    }
     for command in ("verify", "info"):
         done = cli(copied, command, "data/raw")
         assert done.returncode == 2 and "[TM502]: data/raw: expected a token dataset" in done.stderr

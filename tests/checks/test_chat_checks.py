@@ -11,9 +11,12 @@ import pytest
 
 from tests.dataset.made_conversations import StandIn, canonical
 from tests.tokenizer.test_tokenizer import TOKENIZER
-from tokenmill.checks.file_checks import check_file
+from tokenmill.checks.file_checks import DocumentRules, DocumentsFile, check_file
 from tokenmill.checks.row_checks import Judge, check_sample, check_span
 from tokenmill.checks.spans import Span
+from tokenmill.config.source_params import Source
+from tokenmill.corpus.dropped import find_none
+from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.reader import Batch
 from tokenmill.dataset.document_index import read_unit_index, unit_index
 from tokenmill.dataset.manifest import InputRows, OutputShard
@@ -159,7 +162,9 @@ def check_alone(folder: Path, entry: OutputShard) -> Any:
     judge = replace(JUDGE, has_source=False, chat=None)
     made = folder / "made"
     made.mkdir(exist_ok=True)
-    return check_file(entry, folder / "c.parquet", None, judge, {0}, lambda _bytes, _tokens: None, made, None)
+    rules = DocumentRules(Source.model_construct(), UNBOUNDED, find_none)
+    file = DocumentsFile(entry, folder / "c.parquet", None, rules, judge, {0}, None, None)
+    return check_file(file, lambda _bytes, _tokens: None, made)
 
 
 def test_without_documents_the_index_is_made_anew_but_for_the_numbers_of_messages(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ import pytest
 from tests.dataset.made_conversations import Conversation, manifest_of, write_unit
 from tests.dataset.test_earlier import MADE
 from tests.tokenizer.test_tokenizer import TOKENIZER
+from tokenmill.checks.findings import in_manifest
 from tokenmill.checks.manifest_checks import wrong_digest, wrong_in_itself
+from tokenmill.checks.table_checks import differing_tables
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.manifest import (
     Manifest,
@@ -25,10 +27,9 @@ from tokenmill.dataset.tables import (
     DOCUMENTS_FILE,
     UNIT_COUNTS_FILE,
     UNIT_INDEX_FILE,
-    Part,
+    TableInput,
     has_column,
     write_tables,
-    wrong_tables,
 )
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, take_over
@@ -69,20 +70,20 @@ def changed(manifest: Manifest, **chat: Any) -> Manifest:
 
 
 def test_numbers_of_trained_tokens_that_contradict_each_other_are_found(manifest: Manifest) -> None:
-    assert list(wrong_in_itself(changed(manifest, n_trained=5))) == [
+    assert list(map(str, wrong_in_itself(changed(manifest, n_trained=5)))) == [
         "chat: n_trained is 5, its files have 4. Run `tokenmill build --force`."
     ]
     without = [shard.model_copy(update={"n_trained": None}) for shard in manifest.shards]
     assert any(
-        "u0.parquet: n_trained is None" in one
+        "u0.parquet: n_trained is None" in one.what
         for one in wrong_in_itself(manifest.model_copy(update={"shards": without}))
     )
     assert any(
-        "there are no conversations" in one for one in wrong_in_itself(manifest.model_copy(update={"chat": None}))
+        "there are no conversations" in one.what for one in wrong_in_itself(manifest.model_copy(update={"chat": None}))
     )
     many = [shard.model_copy(update={"n_trained": 9}) for shard in manifest.shards]
     found = list(wrong_in_itself(changed(manifest, n_trained=18).model_copy(update={"shards": many})))
-    assert found == ["u0.parquet: n_trained is more than its tokens. Run `tokenmill build --force`."]
+    assert found == [in_manifest("u0.parquet: n_trained is more than its tokens.")]
 
 
 @pytest.mark.parametrize("version", [3, 4, 5, 6, 7, 8])
@@ -97,7 +98,7 @@ def test_manifests_of_texts_are_read_and_written_as_before_conversations(version
     assert list(wrong_digest(again, text.encode())) == []
 
 
-def folders_of(units: list[EncodedUnit], folder: Path) -> list[Part]:
+def folders_of(units: list[EncodedUnit], folder: Path) -> list[TableInput]:
     """The units' folders as a stage leaves them."""
     parts = []
     for i, unit in enumerate(units):
@@ -109,7 +110,7 @@ def folders_of(units: list[EncodedUnit], folder: Path) -> list[Part]:
             for id in one.ids:
                 counts.counts[id] += 1
         counts.write(own / UNIT_COUNTS_FILE)
-        parts.append(Part(unit.file, unit.pieces, own, "chat"))
+        parts.append(TableInput(unit.file, unit.pieces, own, "chat"))
     return parts
 
 
@@ -145,7 +146,7 @@ def test_changed_numbers_of_conversations_in_the_document_index_are_found(
         at, field = whole.schema.get_field_index(name), whole.schema.field(name)
         first, *others = whole[name].to_pylist()
         pq.write_table(whole.set_column(at, field, pa.array([7, *others], field.type)), path)
-        assert list(wrong_tables(tmp_path / "tables", tmp_path / "other/tables")) == [
+        assert list(differing_tables(tmp_path / "tables", tmp_path / "other/tables")) == [
             (DOCUMENTS_FILE, f"row 0: {name}: found 7, expected {first}")
         ]
 

@@ -3,6 +3,7 @@
 import tempfile
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -22,9 +23,12 @@ from tests.dataset.made_conversations import (
     write_sets,
     write_unit,
 )
-from tokenmill.checks.set_checks import wrong_sets
+from tokenmill.checks.findings import Finding
+from tokenmill.checks.set_checks import SetStore, wrong_sets
+from tokenmill.checks.subject import RightFile, Subject
 from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.dataset.document_index import read_unit_index, trained, unit_of_index
+from tokenmill.dataset.tables import UNIT_INDEX_FILE
 from tokenmill.file_sets.packing import Long, Mode, Packing
 from tokenmill.formats.parquet import read_tokens
 from tokenmill.formats.table import SET_FORMATS
@@ -200,15 +204,22 @@ def test_changed_masks_labels_and_positions_are_found_and_named(format: str, shu
     pack = Pack(length=5, mode="best_fit", labels=True)
     files = files_of(pack, shuffle=Shuffle(seed=1) if shuffled else None, pad_id=PAD)
     manifest = manifest_of(units, units_of, ID_MAX, files)
-    documents = shape_of_conversations(ID_MAX)
+    tokenizer: Any = SimpleNamespace(id_max=ID_MAX, digest=shape_of_conversations(ID_MAX).tokenizer_digest)
     arrangement, sets = arranged(tmp_path / "work", units, files, [format], ID_MAX, manifest.tokens_digest())
     entries = write_sets(tokens, arrangement, sets)
     manifest = manifest_of(units, units_of, ID_MAX, files, entries, arrangement.packed)
 
+    right = []
+    for unit, entry in zip(units, manifest.shards, strict=True):
+        (folder := tmp_path / unit.file).mkdir()
+        (folder / UNIT_INDEX_FILE).symlink_to(unit.index)
+        right.append(RightFile(entry, folder))
+
     def check(some: Any = manifest) -> list[tuple[str, str]]:
-        checks = wrong_sets(some, tokens, units, documents, lambda _: False, lambda _: None, 1, "")
+        subject = Subject(tokens, [], None, tokens, some, tokenizer, tokens, None, None)
+        checks = wrong_sets(subject, right, SetStore(lambda _: False, lambda _: None, 1, ""))
         found = driven(checks, Path(tempfile.mkdtemp(dir=tmp_path)))
-        return [(one.file, one.what) for one in found]
+        return [(one.file, one.what) for one in found if isinstance(one, Finding)]
 
     assert check() == []
     kind, rows = SET_FORMATS[format], items_of(sets[0])

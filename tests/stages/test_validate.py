@@ -37,14 +37,16 @@ def built(built_once: Project) -> Iterator[Project]:
 
 
 def forge(project: Project, change: Callable[[Rows], object]) -> None:
-    """Changes the rows of a.jsonl's file and gives the manifest the new digest."""
+    """Changes the rows of a.jsonl's file and gives the manifest the new length and digest."""
     path = project.root / "data/tokens/documents/a.jsonl.parquet"
     table = pq.read_table(path)
     rows = table.to_pylist()
     change(rows)
     path.unlink()  # it is a hard link into DVC's cache
     pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
-    edit_manifest(project, lambda manifest: manifest["shards"][0].update(sha256=sha256_file(path)))
+    edit_manifest(
+        project, lambda manifest: manifest["shards"][0].update(sha256=sha256_file(path), n_bytes=path.stat().st_size)
+    )
 
 
 def edit_manifest(project: Project, change: Callable[[dict[str, Any]], object]) -> None:
@@ -147,9 +149,15 @@ def test_a_table_that_the_tokens_do_not_give_is_named(built: Project) -> None:
     pq.write_table(
         table.set_column(2, table.schema.field(2), pa.array([7, *table["count"].to_pylist()[1:]], pa.uint64())), path
     )
-    edit_manifest(built, lambda manifest: manifest["tables"][3].update(sha256=sha256_file(path)))
+    entry = {"sha256": sha256_file(path), "n_bytes": path.stat().st_size}
+    edit_manifest(built, lambda manifest: manifest["tables"][3].update(entry))
     assert "data/tables/tokens_per_id.parquet: row 0: count: found 7, expected 6" in complaint(built)
     path.write_bytes(before)
+
+
+def test_another_quarantine_than_that_of_the_manifest_is_refused(built: Project) -> None:
+    edit_manifest(built, lambda manifest: manifest.update(quarantine_sha256="0" * 64))
+    assert "data/quarantine/quarantine.parquet: not the file that the manifest names" in complaint(built)
 
 
 def test_a_file_that_the_manifest_does_not_name_is_found(built: Project) -> None:

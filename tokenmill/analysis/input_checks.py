@@ -1,43 +1,41 @@
 """Finds the input files that a manifest names, checks that they are those, and maps them to the files of the dataset."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from pathlib import Path
 
+from tokenmill.checks.findings import Finding, NotChecked, of_error
 from tokenmill.checks.manifest_checks import wrong_inputs, wrong_sources
+from tokenmill.checks.subject import NO_DROP, Inputs
 from tokenmill.config.load_params import load_params
+from tokenmill.corpus.drop import drop_list
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.sources import find_documents
-from tokenmill.corpus.units import Unit
 from tokenmill.dataset.input_files import inputs_of, parts_of, units_of
-from tokenmill.dataset.manifest import InputRows, Manifest
+from tokenmill.dataset.manifest import MANIFEST_FILE, InputRows, Manifest
 from tokenmill.errors import CorpusError, ParamsError, ValidationError
 from tokenmill.layout import PARAMS_FILE
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """`units`: the documents of each file of the dataset, by its name, as far as the input files are there. `wrong`: how the
-    input files differ from the manifest. `not_checked`: what could not be checked, and why."""
+def find_inputs(
+    manifest: Manifest, root: Path, pool: Executor, stopped: Callable[[], bool]
+) -> tuple[Inputs, list[Finding | NotChecked]]:
+    """The documents of a dataset below `root`, and what is wrong with them or missing.
 
-    units: Mapping[str, Unit]
-    wrong: Sequence[str]
-    not_checked: Sequence[str]
-
-
-def check_inputs(manifest: Manifest, root: Path, pool: Executor, stopped: Callable[[], bool]) -> Inputs:
-    """Reads the input files below `root` for their digests. `stopped` ends that early. Raises OSError for a file that the
-    machine cannot read."""
+    Reads the input files for their digests. `stopped` ends that early. Raises OSError for a file that the machine cannot read.
+    """
     if manifest.source is None and not manifest.sources:
         words = "the documents: the manifest, of format 3, does not say how they are read; pass --no-source to check the rest"
-        return Inputs({}, [], [words])
-    not_checked = []
+        return Inputs({}, None, ""), [NotChecked(words)]
+    found: list[Finding | NotChecked] = []
     shards, missing = inputs_of(manifest, root)
     if missing:
-        not_checked.append(
-            f"{len(missing):,} of {len(manifest.inputs):,} input files are not in {root.absolute()}: {', '.join(missing[:3])}"
-            f"{', …' if len(missing) > 3 else ''}; name their folder with --source, or pass --no-source"
+        names = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
+        found.append(
+            NotChecked(
+                f"{len(missing):,} of {len(manifest.inputs):,} input files are not in {root.absolute()}: {names}; name their "
+                "folder with --source, or pass --no-source"
+            )
         )
     rows_of = _rows_of(manifest)
 
@@ -47,27 +45,33 @@ def check_inputs(manifest: Manifest, root: Path, pool: Executor, stopped: Callab
         except ValidationError as error:
             return error
 
-    wrong: list[str] = []
     sha256 = {shard.name: shard.sha256 for shard in manifest.inputs}  # missing or wrong files have a message already
     parts: dict[str, dict[tuple[int, int], ShardRange | None]] = {}
     for shard, looked in zip(shards, pool.map(look, shards), strict=True):
         if isinstance(looked, ValidationError):
-            wrong.append(str(looked))
+            found.append(of_error(MANIFEST_FILE, looked))
             continue
-        sha256[shard.name], found = looked
+        sha256[shard.name], ranges = looked
         rows = rows_of.get(shard.name, [])  # none: the manifest contradicts itself, which is found elsewhere
-        parts[shard.name] = {(one.first_row, one.first_line): part for one, part in zip(rows, found, strict=False)}
-    params = root / PARAMS_FILE
-    if params.exists():
+        parts[shard.name] = {(one.first_row, one.first_line): part for one, part in zip(rows, ranges, strict=False)}
+    drop, drop_name = None, ""
+    if (root / PARAMS_FILE).exists():
         try:
-            documents = find_documents(root, load_params(params))
+            params = load_params(root / PARAMS_FILE)
+            drop, drop_name = drop_list(root, params.source.drop, params.has_ids), params.source.drop or NO_DROP
+            documents = find_documents(root, params)
             for shard in documents:
                 sha256.setdefault(shard.name, "")
-            wrong += wrong_sources(manifest, documents)
+            found += wrong_sources(manifest, documents)
         except (CorpusError, ParamsError) as error:
-            not_checked.append(f"whether the project has other documents: {'; '.join(error.lines)}")
-    wrong += wrong_inputs(manifest, sha256)
-    return Inputs(units_of(manifest, {shard.name: shard for shard in shards}, parts), wrong, not_checked)
+            found.append(
+                NotChecked(
+                    f"whether the documents are those of {PARAMS_FILE} and source.drop: {'; '.join(error.lines)}"
+                )
+            )
+    found += wrong_inputs(manifest, sha256)
+    units = units_of(manifest, {shard.name: shard for shard in shards}, parts)
+    return Inputs(units, drop, drop_name), found
 
 
 def _rows_of(manifest: Manifest) -> dict[str, list[InputRows]]:

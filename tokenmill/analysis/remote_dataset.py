@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
+from tokenmill.checks.findings import Finding
 from tokenmill.checks.manifest_checks import wrong_file
 from tokenmill.errors import TokenizerError
 from tokenmill.storage import anywhere
@@ -52,15 +53,15 @@ class RemoteDataset:
         for _ in anywhere.at_once(self._fetch, wanted):
             pass
 
-    def wrong_beside(self) -> list[tuple[str, str]]:
-        """The names of files of the tokenizer and the quarantine that are not those that were uploaded, and what is wrong. Call
-        `fetch_beside` first."""
+    def wrong_beside(self) -> list[Finding]:
+        """The files of the tokenizer and the quarantine that are not those that were uploaded. Call `fetch_beside` first."""
         found = []
         for file in recorded_beside(self.folder):
             if file.name not in self._listed:
-                found.append((file.name, "missing. Upload the dataset again."))
+                found.append(Finding(f"../{file.name}", None, "missing.", "Upload the dataset again."))
             elif wrong := wrong_file(self._path(file.name), file.n_bytes, file.sha256):
-                found.append((file.name, f"{wrong[0].partition('. ')[0]}. Delete it, and upload the dataset again."))
+                fix = "Delete it, and upload the dataset again."
+                found.append(Finding(f"../{file.name}", None, f"{wrong}.", fix))
         return found
 
     @contextmanager

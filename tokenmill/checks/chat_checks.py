@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.checks.spans import Span, all_equal, same_ids
 from tokenmill.corpus.text_digests import text_digests
-from tokenmill.errors import ChatError, ValidationError
+from tokenmill.errors import ChatError
 
 
 def check_mask(span: Span) -> None:
-    """Checks that each row has a mask as long as its ids, of 0 and 1. Raises ValidationError with the first wrong row."""
+    """Checks that each row has a mask as long as its ids, of 0 and 1. Raises WrongRowError with the first wrong row."""
     mask = span.tokens["loss_mask"]
     lengths = pc.list_value_length(span.tokens["input_ids"])
     all_equal(span, pc.list_value_length(mask), lengths, "length of loss_mask")
@@ -21,22 +21,19 @@ def check_mask(span: Span) -> None:
     if len(values) and (pc.max(values).as_py() > 1 or pc.min(values).as_py() < 0):
         i, found = next((i, one) for i, one in enumerate(_lists(mask)) if not set(one) <= {0, 1})
         wrong = next(one for one in found if one not in (0, 1))
-        raise ValidationError(f"{span.shard}: row {span.row(i)}: loss_mask", f"expected 0 or 1; found {wrong}.")
+        raise span.wrong(i, f"loss_mask: expected 0 or 1; found {wrong}.")
 
 
 def check_conversations(span: Span, chat: ChatEncoder) -> Span:
     """Encodes each conversation again and compares ids, mask and digest. Returns the span with the rendered texts and the counts of
-    answers. Raises ValidationError with the first wrong row."""
+    answers. Raises WrongRowError with the first wrong row."""
     messages, tokens = span.documents.messages, span.tokens
     if messages is None:
-        raise ValidationError(
-            f"{span.shard}: row {span.row(0)}", "the dataset holds conversations; the input file was read as texts."
-        )
+        raise span.wrong(0, "the dataset holds conversations; the input file was read as texts.")
     try:
         expected = chat.encode_batch(messages)
     except ChatError as error:
-        row = span.row(error.index)
-        raise ValidationError(f"{span.shard}: row {row}", f"the conversation cannot be encoded: {error}") from None
+        raise span.wrong(error.index, f"the conversation cannot be encoded: {error}") from None
     if not tokens["input_ids"].equals(_as_in(tokens, expected.input_ids, "input_ids")):
         for i, (found, right) in enumerate(zip(_lists(tokens["input_ids"]), _lists(expected.input_ids), strict=True)):
             same_ids(span, i, found, right, "those of encoding the conversation again")
@@ -44,10 +41,8 @@ def check_conversations(span: Span, chat: ChatEncoder) -> Span:
         for i, (found, right) in enumerate(zip(_lists(tokens["loss_mask"]), _lists(expected.loss_mask), strict=True)):
             if found != right:
                 at = next((k for k, (a, b) in enumerate(zip(found, right, strict=False)) if a != b), len(right))
-                raise ValidationError(
-                    f"{span.shard}: row {span.row(i)}",
-                    f"loss_mask from token {at} on: found {found[at : at + 5]}, expected {right[at : at + 5]}.",
-                )
+                words = f"found {found[at : at + 5]}, expected {right[at : at + 5]}"
+                raise span.wrong(i, f"loss_mask from token {at} on: {words}.")
     all_equal(span, tokens["sha256"].cast(pa.binary()), text_digests(messages).cast(pa.binary()), "sha256")
     return replace(span, documents=replace(span.documents, texts=expected.texts), answers=expected.counts)
 

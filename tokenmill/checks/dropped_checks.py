@@ -7,32 +7,73 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from tokenmill.checks.findings import BUILD, FORCE, Finding, NotChecked, of_error
+from tokenmill.checks.subject import Subject
+from tokenmill.checks.table_checks import TABLES
 from tokenmill.corpus.drop import DropLine, DropList, DroppedDocument
+from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest
+from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.errors import ValidationError
 from tokenmill.storage.checked_parquet import parquet_file
 
-_FORCE = "Run `tokenmill build --force`."
 _COLUMNS = ["id", "shard", "row", "file", "sha256"]
 
 Dropped: TypeAlias = Mapping[str, Sequence[DroppedDocument]]
 """The content of dropped.parquet, by shard."""
 
 
-def wrong_dropped(manifest: Manifest, dropped: Dropped) -> Iterator[str]:
+def dropped_documents(subject: Subject) -> tuple[Dropped | None, list[Finding | NotChecked]]:
+    """The content of dropped.parquet, or None and why it is not known."""
+    tables = subject.tables
+    if tables is None or not (tables / DROPPED_FILE).exists():
+        if not subject.manifest.n_dropped or (subject.inputs is None and tables is None):
+            return {}, []
+        where = DROPPED_FILE if tables is None else tables / DROPPED_FILE
+        return None, [NotChecked(f"the dropped documents: {where} is not there; copy it beside the dataset")]
+    try:
+        return read_dropped(tables / DROPPED_FILE), []
+    except ValidationError as error:
+        return None, [of_error(f"../{tables.name}/{DROPPED_FILE}", error)]
+
+
+def wrong_dropped(subject: Subject, dropped: Dropped | None, scratch: Path) -> Iterator[Finding]:
+    """Checks the dropped documents against the manifest and the project's list, and that none is in the dataset.
+
+    `dropped`: None if they are not known. `scratch`: where the tables were derived again.
+    """
+    if dropped is None or subject.tables is None:
+        return
+    place = f"../{subject.tables.name}/{DROPPED_FILE}"
+    yield from _not_as_in_manifest(place, subject.manifest, dropped)
+    lists = [(DROPPED_FILE, list_of_dropped(dropped))]
+    if subject.inputs is not None and subject.inputs.drop is not None:
+        lists.append((subject.inputs.drop_name, subject.inputs.drop))
+        yield from _not_in_list(place, subject.inputs.drop_name, subject.inputs.drop, dropped)
+    made, found = scratch / TABLES / DOCUMENTS_FILE, subject.tables / DOCUMENTS_FILE
+    index = made if subject.inputs is not None and made.exists() else found
+    if not index.exists() or not any(some.lines for _, some in lists):
+        return
+    try:
+        yield from _still_there(index, lists)
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        yield Finding(f"../{subject.tables.name}/{DOCUMENTS_FILE}", None, f"cannot be read: {error}.", FORCE)
+
+
+def _not_as_in_manifest(place: str, manifest: Manifest, dropped: Dropped) -> Iterator[Finding]:
     """Says where dropped.parquet differs from the manifest: numbers by reason, and by part of an input file."""
     found = Counter(one.reason for some in dropped.values() for one in some)
     if found != manifest.n_dropped:
-        yield f"holds {dict(sorted(found.items()))}; {MANIFEST_FILE} says {manifest.n_dropped}. {_FORCE}"
+        what = f"holds {dict(sorted(found.items()))}; {MANIFEST_FILE} says {manifest.n_dropped}."
+        yield Finding(place, None, what, FORCE)
     for rows in (rows for shard in manifest.shards for rows in shard.rows):
         if (end := rows.next_row) is None:
             continue
         n_found = len({one.row for one in dropped.get(rows.name, ()) if rows.first_row <= one.row < end})
         if n_found != rows.n_dropped:
-            yield (
-                f"holds {n_found:,} documents of {rows.name} in rows {rows.first_row:,} to {end - 1:,}; {MANIFEST_FILE} says "
-                f"{rows.n_dropped:,}. {_FORCE}"
-            )
+            where = f"{rows.name} in rows {rows.first_row:,} to {end - 1:,}"
+            what = f"holds {n_found:,} documents of {where}; {MANIFEST_FILE} says {rows.n_dropped:,}."
+            yield Finding(place, None, what, FORCE)
 
 
 def list_of_dropped(dropped: Dropped) -> DropList:
@@ -51,31 +92,29 @@ def list_of_dropped(dropped: Dropped) -> DropList:
     )
 
 
-def not_in_list(name: str, drop: DropList, dropped: Dropped) -> Iterator[str]:
+def _not_in_list(place: str, name: str, drop: DropList, dropped: Dropped) -> Iterator[Finding]:
     """The documents that no line of the project's list names."""
     for shard, some in dropped.items():
         ids = None if any(one.id is None for one in some) else pa.array([one.id for one in some], pa.large_string())
         named = dict(drop.match(ids, pa.array([one.sha256 for one in some], pa.binary(32))))
         for i, one in enumerate(some):
             if i not in named:
-                yield f"{shard}: row {one.row}: no line of {name} names this document. Run `tokenmill build`."
+                what = f"{shard}: row {one.row}: no line of {name} names this document."
+                yield Finding(place, one.row, what, BUILD)
 
 
-def still_there(index: Path, lists: Sequence[tuple[str, DropList]]) -> Iterator[tuple[str, str]]:
-    """The documents of a document index that a line of these lists, each with its name, leaves out; each with the file of the
-    dataset that it is in. Raises ValidationError if the index cannot be read."""
-    try:
-        with parquet_file(index) as file:
-            for group in range(file.num_row_groups):
-                table = file.read_row_group(group, columns=_COLUMNS).combine_chunks()
-                ids, digests = table["id"].combine_chunks(), table["sha256"].combine_chunks()
-                names = None if pa.types.is_integer(ids.type) else ids.cast(pa.large_string())
-                for name, drop in lists:
-                    for i, line in drop.match(names, digests):
-                        yield (
-                            table["file"][i].as_py(),
-                            f"{table['shard'][i]}: row {table['row'][i]}: the document {ids[i].as_py()!r} is in the dataset; "
-                            f"{name}, {line.place}, leaves it out ({line.reason}). Run `tokenmill build`.",
-                        )
-    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise ValidationError(index, f"cannot be read: {error}.", _FORCE) from None
+def _still_there(index: Path, lists: Sequence[tuple[str, DropList]]) -> Iterator[Finding]:
+    """The documents of a document index that a line of these lists, each with its name, leaves out."""
+    with parquet_file(index) as file:
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, columns=_COLUMNS).combine_chunks()
+            ids, digests = table["id"].combine_chunks(), table["sha256"].combine_chunks()
+            names = None if pa.types.is_integer(ids.type) else ids.cast(pa.large_string())
+            for name, drop in lists:
+                for i, line in drop.match(names, digests):
+                    row = table["row"][i].as_py()
+                    what = (
+                        f"{table['shard'][i]}: row {row}: the document {ids[i].as_py()!r} is in the dataset; {name}, "
+                        f"{line.place}, leaves it out ({line.reason})."
+                    )
+                    yield Finding(table["file"][i].as_py(), row, what, BUILD)

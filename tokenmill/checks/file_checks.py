@@ -1,15 +1,21 @@
 """Checks one file of a token dataset against its documents, and derives its part of the tables again."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tokenmill.artifacts.golden import sample_engines
 from tokenmill.chat.answers import AnswerCounts, added
+from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.rendering import ChatSettings
+from tokenmill.checks.findings import Finding, of_error
 from tokenmill.checks.row_checks import Judge, check_sample, check_span
 from tokenmill.checks.spans import aligned
+from tokenmill.checks.subject import Subject
 from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
 from tokenmill.corpus.dropped import FindDropped, piece_dropped, write_unit_dropped
@@ -17,16 +23,17 @@ from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import GoodDocuments, piece_bad
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.units import Unit
-from tokenmill.dataset.document_index import trained, unit_index
-from tokenmill.dataset.groups import Groups
+from tokenmill.dataset.document_index import read_index, trained, unit_index
+from tokenmill.dataset.groups import GroupKeys, Groups, KnownGroups
 from tokenmill.dataset.manifest import MANIFEST_FILE, OutputShard
-from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
+from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens_digest import TokensDigest
-from tokenmill.errors import DamagedError, TokenizerError, ValidationError
+from tokenmill.errors import DamagedError, TokenizerError, ValidationError, WrongRowError
 from tokenmill.formats.parquet import check_counts, read_tokens
 from tokenmill.formats.tokens import id_type, schema
 from tokenmill.quantities import size
+from tokenmill.rounds import Task
 from tokenmill.storage.checked_parquet import parquet_file
 
 _END = 2**31 - 1
@@ -57,34 +64,53 @@ class FileFacts(msgspec.Struct, frozen=True):
         return f"{self.n_documents:,} documents, {size(self.text_bytes)} of text, {self.n_tokens:,} tokens are right"
 
 
-def check_file(
-    entry: OutputShard,
-    tokens: Path,
-    documents: "GoodDocuments | None",
-    judge: Judge,
-    sample: set[int],
-    advance: Advance,
-    folder: Path,
-    groups: Groups | None,
-) -> FileFacts:
-    """Checks a file of the dataset, and gives its sums. Derives its document index, token counts and dropped documents again, and
-    writes them to `folder`.
+@dataclass(frozen=True)
+class DocumentRules:
+    """How documents are read: `source` says what happens to bad ones, `find_dropped` finds those to leave out."""
 
-    `entry`: the manifest's entry. `tokens`: the file. `documents`: those that it must hold (see `documents_of`); None: only what
-    the tokens say can be checked: the digests of conversations are then those in the file, and the index says 0 for the number of
-    their messages. `groups`: the documents' groups, for their index. Raises ValidationError for the first thing that is wrong, and
-    CorpusError.
+    source: Source
+    limits: Limits
+    find_dropped: FindDropped
+
+
+@dataclass(frozen=True)
+class DocumentsFile:
+    """A file of documents' tokens that is to be checked.
+
+    `entry`: its entry in the manifest. `tokens`: the file. `unit`: the documents that it must hold, but for dropped ones. None:
+    only what the tokens say can be checked, the digests of conversations are those in the file, and the index says 0 for the
+    number of their messages. `judge`: what rows are checked against. `sample`: the rows that other engines encode, too.
+    `group_column`: see Files.split_group. `tables`: the folder of the dataset's tables, which know the documents' groups.
     """
+
+    entry: OutputShard
+    tokens: Path
+    unit: Unit | None
+    rules: DocumentRules
+    judge: Judge
+    sample: Set[int]
+    group_column: str | None
+    tables: Path | None
+
+
+def check_file(file: DocumentsFile, advance: Advance, folder: Path) -> FileFacts:
+    """Checks a file of the dataset, and gives its sums. Derives its document index, token counts and dropped documents again, and
+    writes them to `folder`, which is empty.
+
+    Raises ValidationError for the first thing that is wrong, which is a WrongRowError where a row is, and CorpusError.
+    """
+    entry, tokens, judge = file.entry, file.tokens, file.judge
+    documents = None if file.unit is None else _documents_of(file.unit, entry, file.rules, advance)
     has_names, has_mask = _check_schema(entry, tokens, judge)
     pairs = iter(documents) if documents is not None else _decoded(entry, tokens, judge)
     counts, digest = TokenCounts(judge.tokenizer.id_max), TokensDigest()
     n_documents = n_tokens = text_bytes = n_sampled = n_trained = 0
     answers: list[AnswerCounts] = []
     first_rows = [first_row for _, first_row in entry.pieces]
-    with unit_index(folder / UNIT_INDEX_FILE, first_rows, has_names, groups, has_mask) as add_to_index:
+    with unit_index(folder / UNIT_INDEX_FILE, first_rows, has_names, _groups(file), has_mask) as add_to_index:
         for span in aligned(pairs, [rows.name for rows in entry.rows], read_tokens(tokens)):
             found = check_span(span, judge)
-            n_sampled += check_sample(span, judge, sample)
+            n_sampled += check_sample(span, judge, file.sample)
             counts.add_counted(found.counts)
             if found.answers is not None:
                 answers.append(found.answers)
@@ -150,17 +176,76 @@ def check_sums(entry: OutputShard, facts: FileFacts) -> None:
         )
 
 
-def documents_of(
-    unit: Unit, entry: OutputShard, source: Source, limits: Limits, advance: Advance, find: FindDropped
-) -> GoodDocuments:
-    """The documents that a file of the dataset must hold: those of the unit but for the ones that `find` finds.
+class FileTask(Task[FileFacts], frozen=True, kw_only=True):
+    """Checks a file of the dataset against its documents."""
+
+    file: DocumentsFile
+
+    def run(self, folder: Path, advance: Advance) -> FileFacts:
+        """Writes what `check_file` derives again (see Task)."""
+        return check_file(self.file, advance, folder)
+
+
+def facts_and_findings(file: DocumentsFile, advance: Advance, folder: Path) -> tuple[FileFacts | None, list[Finding]]:
+    """What `check_file` gives, or None with a finding for the error that it raises. Raises OSError if the machine fails, such as
+    for a full disk, because this says nothing of the file."""
+    try:
+        return check_file(file, advance, folder), []
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 — a damaged file makes pyarrow raise errors of many kinds
+        return None, [of_error(file.entry.name, error)]
+
+
+def judges_of(subject: Subject) -> dict[str, Judge]:
+    """What the rows of each file of the dataset are checked against, by its name."""
+    manifest, tokenizer, has_source = subject.manifest, subject.tokenizer, subject.inputs is not None
+    chat = None
+    if manifest.chat is not None:
+        chat = ChatEncoder(tokenizer, ChatSettings(**manifest.chat.encoding), str(subject.folder / MANIFEST_FILE))
+    may_sample = has_source or not tokenizer.prepares_text
+    policies = manifest.policies()
+    judges = {
+        policy: Judge(
+            tokenizer=tokenizer,
+            begin_id=manifest.begin_of_document_id,
+            end_id=manifest.end_of_document_id,
+            special_in_text=policy == "allow",
+            has_source=has_source,
+            engines=sample_engines(subject.tokenizer_folder, tokenizer, policy == "allow" or chat is not None)
+            if may_sample
+            else {},
+            chat=chat,
+            rejects_special=policy == "reject" and chat is None,
+        )
+        for policy in sorted(set(policies.values()) or {"as_text"})
+    }
+    any_judge = next(iter(judges.values()))  # where the manifest contradicts itself, which is found elsewhere
+    of_file = {entry.name: policies.get(entry.rows[0].name) for entry in manifest.shards}
+    return {name: any_judge if policy is None else judges[policy] for name, policy in of_file.items()}
+
+
+def _groups(file: DocumentsFile) -> Groups | None:
+    """The groups of a file's documents, if they decide the splits: from the documents, else from the document index."""
+    if file.group_column is None:
+        return None
+    if file.unit is not None:
+        return GroupKeys(file.unit, file.group_column, file.rules.limits)
+    if file.tables is None or not (file.tables / DOCUMENTS_FILE).exists():
+        return None
+    found = read_index(file.tables / DOCUMENTS_FILE, [("file", "=", file.entry.name)], ["group"])
+    return KnownGroups(found["group"].combine_chunks())
+
+
+def _documents_of(unit: Unit, entry: OutputShard, rules: DocumentRules, advance: Advance) -> GoodDocuments:
+    """The documents that a file of the dataset must hold: those of the unit but for dropped ones.
 
     Raises ValidationError if the manifest says that a shard is damaged which can be read."""
     lost = [i for i, rows in enumerate(entry.rows) if rows.n_bad is None]
     for i in lost:
         piece = unit.pieces[i]
         try:
-            for _ in read_batches(piece.shard, unit.source.reading, piece.part, on_bad=lambda bad: None, limits=limits):
+            for _ in read_batches(piece.shard, unit.source.reading, piece.part, lambda bad: None, rules.limits):
                 pass
         except DamagedError:
             continue
@@ -169,7 +254,8 @@ def documents_of(
             f"says that {piece.shard.name} is damaged; it can be read.",
             "Run `tokenmill build --force`.",
         )
-    return GoodDocuments(unit.without(dict.fromkeys(lost, "")), source, limits, advance, find)
+    readable = unit.without(dict.fromkeys(lost, ""))
+    return GoodDocuments(readable, rules.source, rules.limits, advance, rules.find_dropped)
 
 
 def _check_schema(entry: OutputShard, tokens: Path, judge: Judge) -> tuple[bool, bool]:
@@ -240,4 +326,4 @@ def _texts(input_ids: pa.ListArray, judge: Judge, shard: str, first_row: int) ->
                 error = found_error
                 first_row += i
                 break
-        raise ValidationError(f"{shard}: row {first_row}", f"the ids do not decode to text: {error}") from None
+        raise WrongRowError(shard, first_row, f"the ids do not decode to text: {error}") from None

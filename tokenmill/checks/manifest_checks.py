@@ -3,130 +3,133 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 
 from tokenmill.chat.answers import AnswerCounts, added
+from tokenmill.checks.findings import BUILD, COPY, FORCE, Finding, NotChecked, in_manifest
+from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.corpus.shards import Shard
 from tokenmill.dataset.manifest import DOCUMENTS_FOLDER, MANIFEST_FILE, InputRows, Manifest
-from tokenmill.errors import ValidationError
 from tokenmill.formats.tokens import id_type
 from tokenmill.storage.atomic import sha256_file
 from tokenmill.storage.checked_parquet import read_table
+from tokenmill.storage.file_facts import Digests
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
-_FORCE = "Run `tokenmill build --force`."
 
-
-def wrong_with_tokenizer(manifest: Manifest, tokenizer: Tokenizer) -> Iterator[str]:
+def wrong_with_tokenizer(manifest: Manifest, tokenizer: Tokenizer) -> Iterator[Finding]:
     """Says which fields of the manifest do not match this tokenizer."""
     if manifest.tokenizer_digest != tokenizer.digest:
-        yield (
-            f"the dataset was made with the tokenizer {manifest.tokenizer_digest[:16]}…; the tokenizer here is "
-            f"{tokenizer.digest[:16]}…. Run `tokenmill build`."
-        )
+        made, here = manifest.tokenizer_digest[:16], tokenizer.digest[:16]
+        yield in_manifest(f"the dataset was made with the tokenizer {made}…; the tokenizer here is {here}….", BUILD)
         return
     shape = (str(id_type(tokenizer.id_max)), tokenizer.id_max)
     if (manifest.id_type, manifest.id_max) != shape:
-        yield f"id_type and id_max: found {(manifest.id_type, manifest.id_max)}, the tokenizer has {shape}. {_FORCE}"
+        yield in_manifest(
+            f"id_type and id_max: found {(manifest.id_type, manifest.id_max)}, the tokenizer has {shape}."
+        )
     for name in ("begin_of_document_id", "end_of_document_id"):
         if (id := getattr(manifest, name)) not in (None, *tokenizer.special_tokens.values()):
-            yield f"{name}: {id} is no special token of the tokenizer. {_FORCE}"
+            yield in_manifest(f"{name}: {id} is no special token of the tokenizer.")
 
 
-def wrong_digest(manifest: Manifest, content: bytes) -> Iterator[str]:
+def wrong_digest(manifest: Manifest, content: bytes) -> Iterator[Finding]:
     """Whether the manifest's own digest, or its text `content`, is not that of its fields."""
     if manifest.format_version > 3 and manifest.digest != manifest.own_digest():
-        yield f"digest: found {manifest.digest[:16]}…, its fields have {manifest.own_digest()[:16]}…: it was changed. {_FORCE}"
+        yield in_manifest(
+            f"digest: found {manifest.digest[:16]}…, its fields have {manifest.own_digest()[:16]}…: it was changed."
+        )
     elif manifest.format_version > 3 and manifest.as_json().encode() != content:
-        yield f"its text is not the one that was written: it was changed. {_FORCE}"
+        yield in_manifest("its text is not the one that was written: it was changed.")
 
 
-def wrong_names(manifest: Manifest) -> Iterator[str]:
+def wrong_names(manifest: Manifest) -> Iterator[Finding]:
     """The file names that lead out of the dataset's folder or occur twice."""
     for names in (manifest.names(), [table.name for table in manifest.tables]):
         seen: set[str] = set()
         for name in names:
             path = PurePosixPath(name)
             if name in seen or path.is_absolute() or ".." in path.parts:
-                yield f"{name!r} is there twice, or is no name of a file in the dataset. {_FORCE}"
+                yield in_manifest(f"{name!r} is there twice, or is no name of a file in the dataset.")
             seen.add(name)
 
 
-def misplaced(manifest: Manifest) -> Iterator[str]:
+def misplaced(manifest: Manifest) -> Iterator[Finding]:
     """The documents' own files that are not in the folder for them."""
     for name, shard in manifest.outputs():
         if manifest.format_version >= 8 and name == shard.name:
-            yield f"{name!r} is not in the folder {DOCUMENTS_FOLDER}. {_FORCE}"
+            yield in_manifest(f"{name!r} is not in the folder {DOCUMENTS_FOLDER}.")
 
 
-def wrong_in_itself(manifest: Manifest) -> Iterator[str]:
+def wrong_in_itself(manifest: Manifest) -> Iterator[Finding]:
     """Says where the manifest contradicts itself: sums, and the rows of shards, which must be consecutive."""
     for key in ("n_documents", "n_tokens", "text_bytes"):
         total, parts = getattr(manifest, key), sum(getattr(shard, key) for shard in manifest.shards)
         if total != parts:
-            yield f"{key} is {total}, its shards have {parts}. {_FORCE}"
+            yield in_manifest(f"{key} is {total}, its shards have {parts}.")
     n_bad = sum(rows.n_bad or 0 for shard in manifest.shards for rows in shard.rows)
     if manifest.n_bad != n_bad:
-        yield f"n_bad is {manifest.n_bad}, its shards have {n_bad}. {_FORCE}"
+        yield in_manifest(f"n_bad is {manifest.n_bad}, its shards have {n_bad}.")
     n_dropped = sum(rows.n_dropped for shard in manifest.shards for rows in shard.rows)
     if sum(manifest.n_dropped.values()) != n_dropped:
-        yield f"n_dropped is {manifest.n_dropped}, its shards have {n_dropped}. {_FORCE}"
+        yield in_manifest(f"n_dropped is {manifest.n_dropped}, its shards have {n_dropped}.")
     for shard in manifest.shards:
         if (n_rows := sum(rows.n_documents for rows in shard.rows)) != shard.n_documents:
-            yield f"{shard.name}: n_documents is {shard.n_documents}, its rows have {n_rows}. {_FORCE}"
+            yield in_manifest(f"{shard.name}: n_documents is {shard.n_documents}, its rows have {n_rows}.")
     of_shard: dict[str, list[InputRows]] = {}
     for rows in (rows for shard in manifest.shards for rows in shard.rows):
         of_shard.setdefault(rows.name, []).append(rows)
     listed = {shard.name for shard in manifest.inputs}
     if odd := sorted(listed ^ of_shard.keys()):
         known = "among the inputs but not in a file" if odd[0] in listed else "in a file but not among the inputs"
-        yield f"{odd[0]} is {known} of the dataset. {_FORCE}"
+        yield in_manifest(f"{odd[0]} is {known} of the dataset.")
     if lacking := [one.name for one in manifest.shards if one.tokens_sha256 is None and manifest.format_version >= 9]:
-        yield f"{lacking[0]}: tokens_sha256: found none, expected the digest of its tokens. {_FORCE}"
+        yield in_manifest(f"{lacking[0]}: tokens_sha256: found none, expected the digest of its tokens.")
     yield from _wrong_chat(manifest)
     yield from _wrong_sources(manifest)
     for name, some in of_shard.items():
         yield from _not_in_a_row(name, sorted(some, key=lambda rows: (rows.first_row, rows.first_line)))
 
 
-def _wrong_chat(manifest: Manifest) -> Iterator[str]:
+def _wrong_chat(manifest: Manifest) -> Iterator[Finding]:
     """Says where trained tokens are contradictory: files of conversations have numbers of them and a known sum; texts have none."""
     for shard in manifest.shards:
         if (shard.n_trained is None) != (manifest.chat is None):
             says = "there are no conversations" if manifest.chat is None else "its documents are conversations"
-            yield f"{shard.name}: n_trained is {shard.n_trained}, and by the key chat, {says}. {_FORCE}"
+            yield in_manifest(f"{shard.name}: n_trained is {shard.n_trained}, and by the key chat, {says}.")
             return
     if manifest.chat is None:
         return
     if manifest.chat.n_trained != (n := sum(shard.n_trained or 0 for shard in manifest.shards)):
-        yield f"chat: n_trained is {manifest.chat.n_trained}, its files have {n}. {_FORCE}"
+        yield in_manifest(f"chat: n_trained is {manifest.chat.n_trained}, its files have {n}.")
     sums = added(shard.answers or AnswerCounts() for shard in manifest.shards)
     if manifest.chat.answers not in (None, sums):
-        yield f"chat: answers is {manifest.chat.answers}, its files have {sums}. {_FORCE}"
+        yield in_manifest(f"chat: answers is {manifest.chat.answers}, its files have {sums}.")
     if wrong := [shard.name for shard in manifest.shards if (shard.n_trained or 0) > shard.n_tokens]:
-        yield f"{wrong[0]}: n_trained is more than its tokens. {_FORCE}"
+        yield in_manifest(f"{wrong[0]}: n_trained is more than its tokens.")
 
 
-def _wrong_sources(manifest: Manifest) -> Iterator[str]:
+def _wrong_sources(manifest: Manifest) -> Iterator[Finding]:
     """Says where named sources are contradictory: each input and output file belongs to one, and a source's sums are those of its
     files."""
     names = [one.name for one in manifest.sources]
     if len(set(names)) < len(names):
-        yield f"sources: {names}: a name is there twice. {_FORCE}"
+        yield in_manifest(f"sources: {names}: a name is there twice.")
         return
     known: set[str | None] = set(names) or {None}
     for one in manifest.inputs:
         if one.source not in known:
-            yield f"{one.name}: source is {one.source!r}, which is not among the sources {names}. {_FORCE}"
+            yield in_manifest(f"{one.name}: source is {one.source!r}, which is not among the sources {names}.")
             return
     source_of = {one.name: one.source for one in manifest.inputs}
     sums = {name: [0, 0, 0] for name in names}
     for shard in manifest.shards:
         found = {source_of.get(rows.name) for rows in shard.rows}
         if len(found) > 1:
-            yield f"{shard.name}: holds documents of several sources, {sorted(map(str, found))}. {_FORCE}"
+            yield in_manifest(f"{shard.name}: holds documents of several sources, {sorted(map(str, found))}.")
             return
         for name in found & sums.keys():
             for i, n in enumerate((shard.n_documents, shard.n_tokens, shard.text_bytes)):
@@ -134,26 +137,28 @@ def _wrong_sources(manifest: Manifest) -> Iterator[str]:
     for entry in manifest.sources:
         if (says := [entry.n_documents, entry.n_tokens, entry.text_bytes]) != sums[entry.name]:
             words = "n_documents, n_tokens and text_bytes are"
-            yield f"sources: {entry.name}: {words} {says}, its files have {sums[entry.name]}. {_FORCE}"
+            yield in_manifest(f"sources: {entry.name}: {words} {says}, its files have {sums[entry.name]}.")
         if (entry.epochs is None) == (entry.tokens is None):
-            yield f"sources: {entry.name}: expected one of epochs and tokens; found {entry.epochs} and {entry.tokens}. {_FORCE}"
+            yield in_manifest(
+                f"sources: {entry.name}: expected one of epochs and tokens; found {entry.epochs} and {entry.tokens}."
+            )
     if manifest.mixture and manifest.files is None:
-        yield f"mixture: it has sources of file sets, and files says that there are none. {_FORCE}"
+        yield in_manifest("mixture: it has sources of file sets, and files says that there are none.")
     if len({entry.id_column is None for entry in manifest.sources}) > 1:
-        yield f"sources: some have an id_column, and some have none. {_FORCE}"
+        yield in_manifest("sources: some have an id_column, and some have none.")
 
 
-def wrong_sources(manifest: Manifest, shards: Iterable[Shard]) -> Iterator[str]:
+def wrong_sources(manifest: Manifest, shards: Iterable[Shard]) -> Iterator[Finding]:
     """Says how the manifest's named sources differ from those of params.yaml, for the shards that both have."""
     said, known = {one.name: one.source for one in manifest.inputs}, manifest.document_sources()
-    differ: dict[str, str] = {}
+    differ: dict[str, Finding] = {}
     for shard in shards:
         asked, source = shard.source, known.get(shard.name)
         if asked is None or shard.name not in said:
             continue
         if said[shard.name] != asked.name:
             of, now = (f"the source {name}" if name else "no named source" for name in (said[shard.name], asked.name))
-            yield f"{shard.name}: is of {of}; in params.yaml, it is of {now}. Run `tokenmill build`."
+            yield in_manifest(f"{shard.name}: is of {of}; in params.yaml, it is of {now}.", BUILD)
             return
         if asked.name is not None and source is not None and asked.section not in differ:
             of_now = asdict(asked)
@@ -163,20 +168,22 @@ def wrong_sources(manifest: Manifest, shards: Iterable[Shard]) -> Iterator[str]:
                 if key != "globs" and value != of_now[key]
             ]
             if words:
-                differ[asked.section] = (
-                    f"{asked.section}: params.yaml says it otherwise: {', '.join(words)}. Run `tokenmill build`."
+                differ[asked.section] = in_manifest(
+                    f"{asked.section}: params.yaml says it otherwise: {', '.join(words)}.", BUILD
                 )
     yield from differ.values()
 
 
-def _not_in_a_row(name: str, some: list[InputRows]) -> Iterator[str]:
+def _not_in_a_row(name: str, some: list[InputRows]) -> Iterator[Finding]:
     """Says which rows are missing or repeated between the parts of a shard; after a damaged part, the next row is unknown."""
     next_row: int | None = 0
     if some[0].first_line != 1:
-        yield f"{name}: first_line of its first rows is {some[0].first_line}, expected 1. {_FORCE}"
+        yield in_manifest(f"{name}: first_line of its first rows is {some[0].first_line}, expected 1.")
     for rows in some:
         if next_row is not None and rows.first_row != next_row:
-            yield f"{name}: a file of the dataset holds its rows from {rows.first_row} on, expected {next_row}. {_FORCE}"
+            yield in_manifest(
+                f"{name}: a file of the dataset holds its rows from {rows.first_row} on, expected {next_row}."
+            )
         next_row = rows.next_row
 
 
@@ -190,68 +197,58 @@ def files_below(directory: Path) -> list[str]:
     )
 
 
-def wrong_files(named: Iterable[str], found: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The missing files of the manifest, and the files that it does not name, each with what is wrong."""
+def wrong_files(named: Iterable[str], found: Iterable[str], folder: str = "") -> Iterator[Finding]:
+    """The files that are named and missing, and those that are found and not named. `folder`: theirs in the findings' names."""
     named, found = set(named), set(found)
     for name in sorted(named - found):
-        yield name, "missing; the manifest names it. Copy the dataset again, or run `tokenmill build --force`."
+        yield Finding(f"{folder}{name}", None, "missing; the manifest names it.", COPY)
     for name in sorted(found - named):
-        yield name, f"not named by {MANIFEST_FILE}. Remove it if it is not yours to keep here."
+        fix = "Remove it if it is not yours to keep here."
+        yield Finding(f"{folder}{name}", None, f"not named by {MANIFEST_FILE}.", fix)
 
 
-def wrong_file(path: Path, n_bytes: int, sha256: str) -> list[str]:
-    """Says how an existing file differs from the one that the manifest names; empty if it does not, or is missing."""
+def wrong_file(path: Path, n_bytes: int, sha256: str, digests: Digests | None = None) -> str | None:
+    """Says how an existing file differs from the one that the manifest names; None if it does not, or is missing. `digests`: what
+    is known of unchanged files; None: the file is read."""
     if not path.exists():
-        return []
+        return None
     if (found := path.stat().st_size) != n_bytes:
-        return [f"not the file that the manifest names: found {found:,} bytes, expected {n_bytes:,}"]
-    if sha256_file(path) != sha256:
-        return [f"not the file that the manifest names (sha256 {sha256[:16]}…)"]
-    return []
+        return f"not the file that the manifest names: found {found:,} bytes, expected {n_bytes:,}"
+    find = partial(sha256_file, path)
+    if (find() if digests is None else digests.fact(path, "sha256", str, find)) != sha256:
+        return f"not the file that the manifest names (sha256 {sha256[:16]}…)"
+    return None
 
 
-def wrong_table_files(manifest: Manifest, directory: Path) -> Iterator[tuple[str, str]]:
-    """The tables in a folder that are missing, unexpected, or differ from the manifest, each with what is wrong."""
-    yield from wrong_files((table.name for table in manifest.tables), files_below(directory))
-    for table in manifest.tables:
-        path = directory / table.name
-        if path.exists() and (path.stat().st_size, sha256_file(path)) != (table.n_bytes, table.sha256):
-            yield table.name, f"not the file that the manifest names (sha256 {table.sha256[:16]}…). {_FORCE}"
-
-
-def unnamed_tables(manifest: Manifest, made: Iterable[str]) -> Iterator[str]:
-    """The tables that a dataset of this format has, of names `made`, and that the manifest does not name."""
-    for name in sorted(set(made) - {table.name for table in manifest.tables}):
-        yield f"tables: {name} is not among them, which every dataset has. {_FORCE}"
-
-
-def wrong_quarantine(manifest: Manifest, path: Path) -> Iterator[str]:
-    """Says how the digest and number of documents of the quarantine file differ from the manifest."""
+def wrong_quarantine(manifest: Manifest, folder: Path) -> Iterator[Finding | NotChecked]:
+    """Says how the digest and number of documents of the quarantine in a folder differ from the manifest."""
+    path = folder / QUARANTINE_FILE
+    if not path.exists():
+        if manifest.n_bad or any(rows.n_bad is None for entry in manifest.shards for rows in entry.rows):
+            yield NotChecked(f"the quarantine: {path} is not there; copy it beside the dataset")
+        return
+    name = f"../{folder.name}/{QUARANTINE_FILE}"
     try:
         rows = read_table(path, columns=["row"], partitioning=None)["row"]
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        yield f"cannot be read: {' '.join(str(error).split()).rstrip('.')}. {_FORCE}"
+        yield Finding(name, None, f"cannot be read: {' '.join(str(error).split()).rstrip('.')}.", FORCE)
         return
     if sha256_file(path) != manifest.quarantine_sha256:
-        yield f"not the file that the manifest names (sha256 {manifest.quarantine_sha256[:16]}…). {_FORCE}"
+        yield Finding(
+            name, None, f"not the file that the manifest names (sha256 {manifest.quarantine_sha256[:16]}…).", FORCE
+        )
     if (n_found := len(rows) - rows.null_count) != manifest.n_bad:
-        yield f"holds {n_found:,} documents; {MANIFEST_FILE} says {manifest.n_bad:,}. {_FORCE}"
+        yield Finding(name, None, f"holds {n_found:,} documents; {MANIFEST_FILE} says {manifest.n_bad:,}.", FORCE)
 
 
-def wrong_inputs(manifest: Manifest, sha256: Mapping[str, str]) -> Iterator[str]:
+def wrong_inputs(manifest: Manifest, sha256: Mapping[str, str]) -> Iterator[Finding]:
     """Says how the inputs of the manifest differ from the present shards, by digest."""
     listed = {shard.name for shard in manifest.inputs}
     for odd in sorted(listed ^ sha256.keys()):
         known = (
             "in the manifest but not among the shards" if odd in listed else "a shard that the manifest does not name"
         )
-        yield f"{odd} is {known}. Run `tokenmill build`."
+        yield in_manifest(f"{odd} is {known}.", BUILD)
     for shard in manifest.inputs:
         if shard.name in sha256 and shard.sha256 != sha256[shard.name]:
-            yield f"{shard.name}: not the file that the manifest names (sha256 {shard.sha256[:16]}…). {_FORCE}"
-
-
-def raise_first(findings: Iterable[str], place: str) -> None:
-    """Raises ValidationError with the first text, if there is one. `place`: the manifest's path, for the message."""
-    for finding in findings:
-        raise ValidationError(place, f"{finding}")
+            yield in_manifest(f"{shard.name}: not the file that the manifest names (sha256 {shard.sha256[:16]}…).")

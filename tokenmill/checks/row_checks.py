@@ -1,6 +1,6 @@
 """Checks that the rows of a token dataset match their documents."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -112,10 +112,10 @@ def _check_rejected(span: Span, judge: Judge) -> None:
     for token in judge.tokenizer.special_tokens:
         i = pc.index(pc.match_substring(span.documents.texts, token), True).as_py()
         if i >= 0:
-            raise ValidationError(
-                f"{span.shard}: row {span.row(i)}",
-                f"the document has the text of the special token {token!r}, with which special_tokens_in_text: "
-                "reject ends a build.",
+            raise span.wrong(
+                i,
+                f"the document has the text of the special token {token!r}, with which "
+                "special_tokens_in_text: reject ends a build.",
             )
 
 
@@ -130,7 +130,7 @@ def n_sampled(sample_documents: int, text_bytes: int) -> int:
     return -(-sample_documents * text_bytes // _SAMPLED_BYTES)
 
 
-def check_sample(span: Span, judge: Judge, rows: set[int]) -> int:
+def check_sample(span: Span, judge: Judge, rows: Set[int]) -> int:
     """Compares the ids of the chosen rows of the file with those of each of the judge's engines, and gives the number of rows
     compared. Documents longer than 1 MiB are skipped, because tokenizers would need unbounded memory for them; and so are
     conversations, because an engine cannot tell a special token of the template from the same text in a message.
@@ -198,18 +198,16 @@ def check_ids(span: Span, judge: Judge) -> IdCounts:
     counted = _core.count_ids(values, tokenizer.id_max)
     if counted is None:
         i = _row_of_value(input_ids, pc.index(pc.greater(values, tokenizer.id_max), True).as_py())
-        raise ValidationError(
-            f"{span.shard}: row {span.row(i)}",
-            f"id {pc.max(input_ids[i].values).as_py()} is out of range; the tokenizer's largest id is "
-            f"{tokenizer.id_max}.",
+        raise span.wrong(
+            i,
+            f"id {pc.max(input_ids[i].values).as_py()} is out of range; "
+            f"the tokenizer's largest id is {tokenizer.id_max}.",
         )
     lengths = pc.list_value_length(input_ids).cast(pa.int64())
     n_least = len(judge.begin) + len(judge.end)
     if len(lengths) and pc.min(lengths).as_py() < n_least:
         i = pc.index(pc.less(lengths, n_least), True).as_py()
-        raise ValidationError(
-            f"{span.shard}: row {span.row(i)}", f"expected {_around(judge)}; found {lengths[i].as_py() or 'no'} ids."
-        )
+        raise span.wrong(i, f"expected {_around(judge)}; found {lengths[i].as_py() or 'no'} ids.")
     ends = pc.cumulative_sum(lengths)
     places = []
     for id, at, what in (
@@ -226,9 +224,8 @@ def check_ids(span: Span, judge: Judge) -> IdCounts:
         allowed = {at for some in places for at in some.to_pylist()}
         at = next(k for k in pc.indices_nonzero(special).to_pylist() if k not in allowed)
         i = _row_of_value(input_ids, at)
-        raise ValidationError(
-            f"{span.shard}: row {span.row(i)}",
-            f"special token id {values[at].as_py()} inside a document; text never becomes a special token.",
+        raise span.wrong(
+            i, f"special token id {values[at].as_py()} inside a document; text never becomes a special token."
         )
     return found
 
@@ -244,7 +241,7 @@ def _unknown_id(span: Span, input_ids: pa.ListArray, tokenizer: Tokenizer, error
         try:
             tokenizer.decode_bytes(ids.values)
         except TokenizerError as found:
-            return ValidationError(f"{span.shard}: row {span.row(i)}", f"{found}")
+            return span.wrong(i, str(found))
     return ValidationError(span.shard, f"from row {span.row(0)} on: {error}")
 
 

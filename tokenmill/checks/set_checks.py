@@ -2,18 +2,23 @@
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
 
+import msgspec
 import pyarrow as pa
 
+from tokenmill.checks.findings import FORCE, Finding, NotChecked, in_manifest, of_error
+from tokenmill.checks.subject import RightFile, Subject, encoded_units, table_inputs
 from tokenmill.console import Advance
-from tokenmill.dataset.manifest import MANIFEST_FILE, FileSet, Manifest, SetPart
+from tokenmill.dataset.manifest import MANIFEST_FILE, Files, FileSet, Manifest, SetPart
+from tokenmill.dataset.tables import has_column
 from tokenmill.errors import ValidationError
-from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, Items, SetFacts, n_tokens_of
+from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, Items, n_tokens_of
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import blends_of, epochs_of
+from tokenmill.file_sets.planned import documents_shape
 from tokenmill.formats.index import INDEX_FORMAT
 from tokenmill.formats.interface import Format, Shape
 from tokenmill.formats.table import SET_FORMATS
@@ -21,19 +26,28 @@ from tokenmill.rounds import Round, Rounds, Task, do
 from tokenmill.storage.atomic import read
 from tokenmill.storage.unit_store import unit_key
 
-_REASON_FILE = "reason.txt"
-_FORCE = "Run `tokenmill build --force`."
 
+class SetPartFacts(msgspec.Struct, frozen=True):
+    """The numbers of equal items and of their tokens in a part of a set. `what`: what is wrong with it, empty if nothing is. `fix`:
+    what to do."""
 
-class Wrong(NamedTuple):
-    """A file of the dataset, relative to its folder, and what is wrong with it."""
-
-    file: str
+    n_items: int
+    n_tokens: int
     what: str
+    fix: str
+
+    @property
+    def n_left_out(self) -> int:
+        """Always 0: file sets have no quarantine."""
+        return 0
+
+    def __str__(self) -> str:
+        return f"{self.n_items:,} items, {self.n_tokens:,} tokens are right"
 
 
-class CheckTask(Task[SetFacts], frozen=True, kw_only=True):
-    """Compares the items of one part of a set with the expected ones. `folder`: of the set. `part`: its entry in the manifest."""
+class SetPartTask(Task[SetPartFacts], frozen=True, kw_only=True):
+    """Compares the items of one part of a set with the expected ones. `folder`: the set's folder. `part`: its entry in
+    the manifest."""
 
     format: Format
     folder: Path
@@ -42,115 +56,135 @@ class CheckTask(Task[SetFacts], frozen=True, kw_only=True):
     items: Items
     part: SetPart
 
-    def run(self, folder: Path, advance: Advance) -> SetFacts:
-        """Writes what is wrong to a file; an empty file if nothing is (see Task)."""
+    def run(self, folder: Path, advance: Advance) -> SetPartFacts:
+        """Makes no files (see Task)."""
         n_items = n_tokens = 0
-        reason = ""
+        what = fix = ""
         try:
             for batch in _same(self.format, self.folder, self.stem, self.shape, self.items()):
                 n_items += batch.num_rows
                 n_tokens += n_tokens_of(batch)
             if (n_items, n_tokens) != (self.part.n_items, self.part.n_tokens):
                 says = f"{self.part.n_items:,} items and {self.part.n_tokens:,} tokens"
-                reason = f"{MANIFEST_FILE} says {says}; found {n_items:,} and {n_tokens:,}."
+                what = f"{MANIFEST_FILE} says {says}; found {n_items:,} and {n_tokens:,}."
         except ValidationError as error:
-            reason = str(error)
+            found = of_error(self.stem, error)
+            what, fix = found.what, found.fix
         except (pa.ArrowException, ValueError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # a fault of the machine, not of the file
-            reason = f"cannot be read: {error}"
-        (folder / _REASON_FILE).write_text(reason, encoding="utf-8")
-        return SetFacts(n_items, n_tokens)
+            what = f"cannot be read: {error}"
+        return SetPartFacts(n_items, n_tokens, what, fix)
 
 
-def wrong_sets(
-    manifest: Manifest,
-    dataset: Path,
-    units: Sequence[EncodedUnit],
-    documents: Shape,
-    is_done: Callable[[str], bool],
-    remove: Callable[[Sequence[str]], None],
-    threads: int,
-    code: str,
-) -> Rounds[list[Wrong]]:
-    """Returns what is wrong in the file sets of a dataset whose documents were checked before.
+@dataclass(frozen=True)
+class SetStore:
+    """How checks of file sets are kept. `is_done`: whether the result of the task with this key is kept. `remove`: deletes the
+    results of these keys. `threads`: how many plan the sets. `code`: the digest of this code, for the keys."""
 
-    `units`: the documents' files, with document indexes derived again from them. `documents`: their shape. `threads`: see
-    Arrangement. `is_done`: whether the result of the task with this key is kept. `remove`: deletes the results of these keys.
-    `code`: the digest of this code, for the keys. This compares content; digests of files are checked elsewhere.
-    """
-    files = manifest.files
-    if files is None:
-        return [Wrong(MANIFEST_FILE, f"sets: it names file sets, and not how they are arranged. {_FORCE}")] * bool(
-            manifest.sets
-        )
+    is_done: Callable[[str], bool]
+    remove: Callable[[Sequence[str]], None]
+    threads: int
+    code: str
+
+
+def wrong_sets(subject: Subject, files: Sequence[RightFile], store: SetStore) -> Rounds[list[Finding | NotChecked]]:
+    """Checks that the file sets hold the documents that were checked, as the manifest's parameters say. `files`: those of documents
+    that are right; unless these are all, the sets cannot be compared. Digests of files are checked elsewhere."""
+    manifest = subject.manifest
+    if len(files) < len(manifest.shards) or not (manifest.files or manifest.sets):
+        return []
+    if manifest.files is None:
+        return [in_manifest("sets: it names file sets, and not how they are arranged.")]
+    if manifest.files.split_group and not has_column(table_inputs(manifest, files), "group"):
+        return [NotChecked("the file sets: their splits follow from groups, which the tables beside hold")]
+    try:
+        return (yield from _wrong_arrangement(subject, manifest.files, encoded_units(subject, files), store))
+    except (ValidationError, ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException) as error:
+        return [in_manifest(f"the file sets cannot be read: {error or type(error).__name__}", "")]
+
+
+def _wrong_arrangement(
+    subject: Subject, files: Files, units: Sequence[EncodedUnit], store: SetStore
+) -> Rounds[list[Finding | NotChecked]]:
+    """Compares the manifest's sets with those that its parameters give, and then their content."""
+    manifest = subject.manifest
     if unknown := sorted({one.format for one in manifest.sets} - {*SET_FORMATS, INDEX_FORMAT.name}):
-        return [Wrong(MANIFEST_FILE, f"sets: {unknown[0]!r} is no format. {_FORCE}")]
-    wrong: list[Wrong] = []
+        return [in_manifest(f"sets: {unknown[0]!r} is no format.")]
+    wrong: list[Finding | NotChecked] = []
     if (epochs := epochs_of(manifest.sources, units, files.splits)) != files.epochs:
-        wrong.append(Wrong(MANIFEST_FILE, f"files.epochs: it says {files.epochs}; its sources have {epochs}. {_FORCE}"))
+        wrong.append(in_manifest(f"files.epochs: it says {files.epochs}; its sources have {epochs}."))
     names = dict.fromkeys(one.format for one in manifest.sets if one.format != INDEX_FORMAT.name)
     formats = [SET_FORMATS[name] for name in names]
-    arrangement = Arrangement("validate", files, formats, documents, threads, code)
+    ends = manifest.begin_of_document_id, manifest.end_of_document_id
+    documents = documents_shape(subject.tokenizer, *ends, manifest.has_ids, manifest.chat is not None)
+    arrangement = Arrangement("validate", files, formats, documents, store.threads, store.code)
     expected = yield from arrangement.sets(units, manifest.tokens_digest())
     wrong += _wrong_numbers(manifest, arrangement)
-    lacking: list[ArrangedSet] = []
-    tasks: list[CheckTask] = []
     for one, entry in zip_longest(expected, manifest.sets):
         if difference := _differ(one, entry, arrangement.shape):
-            return [*wrong, Wrong(MANIFEST_FILE, f"sets: {difference} {_FORCE}")]
-        found = [
-            CheckTask(
-                name=f"check {file.name}",
-                key=unit_key(
-                    stage="check",
-                    items=file.key,
-                    files=[some.sha256 for some in part.files],
-                    numbers=[part.n_items, part.n_tokens],
-                ),
-                format=one.format,
-                folder=dataset / one.folder,
-                stem=one.stem(i),
-                shape=arrangement.shape,
-                items=file.items,
-                part=part,
-            )
-            for i, (file, part) in enumerate(zip(one.files, entry.parts, strict=True))
-            if all((dataset / some.name).exists() for some in part.files)  # missing files are reported elsewhere
-        ]
-        if one.before and not all(is_done(task.key) for task in found):
-            lacking.append(one)
-        tasks += found
+            return [*wrong, in_manifest(f"sets: {difference}")]
+    pairs = list(zip(expected, manifest.sets, strict=True))
+    tasks_of = [_tasks(one, entry, subject.folder, arrangement.shape) for one, entry in pairs]
+    lacking = [
+        one
+        for one, tasks in zip(expected, tasks_of, strict=True)
+        if one.before and not all(store.is_done(task.key) for task in tasks)
+    ]
     temporary = yield from arrangement.prepare(lacking)
-    done = yield from do(Round("validate", tasks, SetFacts))
-    remove(temporary)
-    for made, task in zip(done, tasks, strict=True):
-        if reason := read(made.folder / _REASON_FILE).decode():
-            wrong.append(Wrong(task.part.files[0].name, reason))
-    for one, entry in zip(expected, manifest.sets, strict=True):
-        wrong += _wrong_shared(one, entry, dataset, arrangement.shape)
-    return [*wrong, *_wrong_blends(manifest, dataset)]
+    all_tasks = [task for tasks in tasks_of for task in tasks]
+    done = yield from do(Round("validate", all_tasks, SetPartFacts))
+    store.remove(temporary)
+    for made, task in zip(done, all_tasks, strict=True):
+        if made.facts.what:
+            wrong.append(Finding(task.part.files[0].name, None, made.facts.what, made.facts.fix))
+    for one, entry in pairs:
+        wrong += _wrong_shared(one, entry, subject.folder, arrangement.shape)
+    return [*wrong, *_wrong_blends(manifest, subject.folder)]
 
 
-def _wrong_numbers(manifest: Manifest, arrangement: Arrangement) -> Iterator[Wrong]:
+def _tasks(one: ArrangedSet, entry: FileSet, dataset: Path, shape: Shape) -> list[SetPartTask]:
+    """The tasks that compare the parts of a set whose files are there; missing files are reported elsewhere."""
+    return [
+        SetPartTask(
+            name=f"check {file.name}",
+            key=unit_key(
+                stage="check",
+                items=file.key,
+                files=[some.sha256 for some in part.files],
+                numbers=[part.n_items, part.n_tokens],
+            ),
+            format=one.format,
+            folder=dataset / one.folder,
+            stem=one.stem(i),
+            shape=shape,
+            items=file.items,
+            part=part,
+        )
+        for i, (file, part) in enumerate(zip(one.files, entry.parts, strict=True))
+        if all((dataset / some.name).exists() for some in part.files)
+    ]
+
+
+def _wrong_numbers(manifest: Manifest, arrangement: Arrangement) -> Iterator[Finding]:
     if arrangement.packed != manifest.packed:
-        yield Wrong(MANIFEST_FILE, f"packed: it says {manifest.packed}; found {arrangement.packed}. {_FORCE}")
+        yield in_manifest(f"packed: it says {manifest.packed}; found {arrangement.packed}.")
     if manifest.format_version > 6:
         for has, says in zip_longest(arrangement.mixture, manifest.mixture):
             if has != says:
                 found, said = (None if one is None else one.model_dump() for one in (has, says))
-                yield Wrong(MANIFEST_FILE, f"mixture: it says {said}; found {found}. {_FORCE}")
+                yield in_manifest(f"mixture: it says {said}; found {found}.")
                 break
 
 
-def _wrong_blends(manifest: Manifest, dataset: Path) -> Iterator[Wrong]:
+def _wrong_blends(manifest: Manifest, dataset: Path) -> Iterator[Finding]:
     expected = blends_of(manifest.sets)
     if list(expected) != [file.name for file in manifest.blends]:
-        yield Wrong(MANIFEST_FILE, f"blends: expected the files {list(expected)}. {_FORCE}")
+        yield in_manifest(f"blends: expected the files {list(expected)}.")
         return
     for name, text in expected.items():
         if (dataset / name).exists() and read(dataset / name) != text.encode():
-            yield Wrong(name, f"not what the sets of the sources give. {_FORCE}")
+            yield Finding(name, None, "not what the sets of the sources give.", FORCE)
 
 
 def _differ(one: ArrangedSet | None, entry: FileSet | None, shape: Shape) -> str | None:
@@ -216,7 +250,7 @@ def _compare(name: str, at: int, expected: pa.RecordBatch, found: pa.RecordBatch
         raise ValidationError(name, f"item {at + i}: {column}{place}: found {one!r}, expected {other!r}.")
 
 
-def _wrong_shared(one: ArrangedSet, entry: FileSet, dataset: Path, shape: Shape) -> Iterator[Wrong]:
+def _wrong_shared(one: ArrangedSet, entry: FileSet, dataset: Path, shape: Shape) -> Iterator[Finding]:
     """Yields the shared files of a set that differ from what their format writes for these parts."""
     if one.format.finish is None or not one.files or not all((dataset / file.name).exists() for file in entry.files):
         return
@@ -227,4 +261,4 @@ def _wrong_shared(one: ArrangedSet, entry: FileSet, dataset: Path, shape: Shape)
         one.format.finish(Path(scratch), [one.stem(i) for i in range(len(one.files))], shape)
         for file in entry.shared:
             if read(Path(scratch) / Path(file.name).name) != read(dataset / file.name):
-                yield Wrong(file.name, f"not what its parts give. {_FORCE}")
+                yield Finding(file.name, None, "not what its parts give.", FORCE)

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.corpus.reader import Batch
-from tokenmill.errors import ValidationError
+from tokenmill.errors import WrongRowError
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,17 @@ class Span:
         found: int = self.documents.rows()[i].as_py()
         return found
 
+    def wrong(self, i: int, what: str) -> WrongRowError:
+        """The error for the i-th row. `what`: how it differs from its document."""
+        return WrongRowError(self.shard, self.row(i), what)
+
 
 def aligned(
     documents: Iterable[tuple[int, Batch]], shards: Sequence[str], tokens: Iterator[pa.RecordBatch]
 ) -> Iterator[Span]:
     """Pairs documents, which come with the index of their piece, with their rows, in order. `shards`: the shard of each piece.
 
-    Raises ValidationError if one side has more than the other.
+    Raises WrongRowError if one side has more than the other.
     """
     held, at, shard, row = next(tokens, None), 0, shards[0], 0
     for piece, batch in documents:
@@ -48,31 +52,28 @@ def aligned(
             while held is not None and not held.num_rows:
                 held = next(tokens, None)
             if held is None:
-                raise ValidationError(
-                    f"{shard}: row {row}", f"the document is not in the dataset, whose file for it holds {at}."
-                )
+                raise WrongRowError(shard, row, f"the document is not in the dataset, whose file for it holds {at}.")
             n_rows = min(len(batch.texts), held.num_rows)
             yield Span(shard, at, piece, batch.slice(0, n_rows), held.slice(0, n_rows))
             batch, held, at = batch.slice(n_rows), held.slice(n_rows), at + n_rows
             row = batch.first_row
     rest = (held.num_rows if held is not None else 0) + sum(more.num_rows for more in tokens)
     if rest:
-        raise ValidationError(f"{shard}: row {row}", f"the dataset holds {rest} rows more than there are documents.")
+        raise WrongRowError(shard, row, f"the dataset holds {rest} rows more than there are documents.")
 
 
 def same_ids(span: Span, i: int, found: list[int], expected: list[int], of: str) -> None:
-    """Raises ValidationError if the ids of the i-th row differ. `of`: names the expected ids in the message."""
+    """Raises WrongRowError if the ids of the i-th row differ. `of`: names the expected ids in the message."""
     if found != expected:
         pairs = enumerate(zip(found, expected, strict=False))
         at = next((k for k, (a, b) in pairs if a != b), min(len(found), len(expected)))
-        raise ValidationError(
-            f"{span.shard}: row {span.row(i)}",
-            f"ids differ from {of} from token {at} on: found {found[at : at + 5]}, expected {expected[at : at + 5]}.",
+        raise span.wrong(
+            i, f"ids differ from {of} from token {at} on: found {found[at : at + 5]}, expected {expected[at : at + 5]}."
         )
 
 
 def all_equal(span: Span, found: pa.Array, expected: pa.Array, what: str, n_before: int = 0) -> None:
-    """Raises ValidationError with the first row that differs. `what`: is compared. `n_before`: the bytes of each value that stand
+    """Raises WrongRowError for the first row that differs. `what`: is compared. `n_before`: the bytes of each value that stand
     before the document's own, and are not counted in the place of a difference."""
     if found.equals(expected):
         return
@@ -82,4 +83,4 @@ def all_equal(span: Span, found: pa.Array, expected: pa.Array, what: str, n_befo
     if isinstance(one, bytes | str) and isinstance(other, bytes | str):
         at = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
         one, other, place = one[at : at + 20], other[at : at + 20], f" from {max(at - n_before, 0)} on"
-    raise ValidationError(f"{span.shard}: row {span.row(i)}: {what}{place}", f"found {one!r}, expected {other!r}.")
+    raise span.wrong(i, f"{what}{place}: found {one!r}, expected {other!r}.")

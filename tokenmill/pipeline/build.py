@@ -38,7 +38,6 @@ from tokenmill.pipeline.pools import Pool
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.run import CauseOf, Driver
 from tokenmill.pipeline.stage_order import inputs_of, stages_of
-from tokenmill.pipeline.unit_runner import UnitRunner
 from tokenmill.rounds import Stage
 from tokenmill.storage import file_facts, lock
 from tokenmill.storage.atomic import read
@@ -110,13 +109,6 @@ class Build:
         """Runs a stage of tokenmill's own. Raises what the stage and its tasks raise."""
         driver = Driver(self.root, self.store, self.force, self.params.run.unit_timeout_s, self._cause_of)
         return driver.run(stage, pool)
-
-    @cached_property
-    def runner(self) -> UnitRunner:
-        """Runs the units of validate."""
-        return UnitRunner(
-            self.project, Driver(self.root, self.store, self.force, self.params.run.unit_timeout_s, self._cause_of)
-        )
 
     @cached_property
     def _cause_of(self) -> CauseOf | None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
-from tokenmill.checks.manifest_checks import raise_first, wrong_names
-from tokenmill.dataset.manifest import MANIFEST_FILE, Files, FileSet, Manifest, read_manifest
+from tokenmill.checks.findings import raise_first
+from tokenmill.checks.manifest_checks import wrong_names
+from tokenmill.dataset.manifest import Files, FileSet, Manifest, read_manifest
 from tokenmill.errors import ParamsError, ValidationError, did_you_mean
 from tokenmill.formats.index import INDEX_FORMAT
 from tokenmill.formats.interface import Format, Shape
@@ -45,7 +46,7 @@ def find_files(folder: Path, split: str | None, source: str | None, format: str 
     """The files of a dataset that were asked for. Raises ValidationError if the manifest cannot be read, or if a file is missing or
     has another size than it says; and ParamsError if there is no such split, source, format or epoch."""
     manifest = read_manifest(folder)
-    raise_first(wrong_names(manifest), str(folder / MANIFEST_FILE))
+    raise_first(wrong_names(manifest), str(folder))
     splits = list(manifest.files.splits) if manifest.files else []
     if split is None and splits:
         raise ParamsError(

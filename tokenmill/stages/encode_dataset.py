@@ -31,7 +31,7 @@ from tokenmill.dataset.manifest import (
     tokens_digest,
     write_manifest,
 )
-from tokenmill.dataset.tables import UNIT_INDEX_FILE, Part, write_tables
+from tokenmill.dataset.tables import UNIT_INDEX_FILE, TableInput, write_tables
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, output_shard
 from tokenmill.errors import ParamsError
 from tokenmill.file_sets.items import EncodedUnit
@@ -112,7 +112,7 @@ def write_dataset(project: Project, corpus: EncodedCorpus, folders: Folders) -> 
         starts = [starts_of(unit) for unit in units]
         write_dropped(tables / DROPPED_FILE, zip(starts, unit_folders, strict=True))
         parts = [
-            Part(shard.name, start, folder, source_name(unit.pieces[0].shard))
+            TableInput(shard.name, start, folder, source_name(unit.pieces[0].shard))
             for unit, shard, start, folder in zip(units, shards, starts, unit_folders, strict=True)
         ]
         manifest = Manifest(

@@ -53,8 +53,7 @@ def validate(build: Build, pool: Pool) -> StageSummary:
     from tokenmill.stages.validate import validate
 
     _refuse_mistakes(build)
-    params = build.params
-    return validate(params.source, params.validate_, build.runner, pool)
+    return build.drive(validate(build.project), pool)
 
 
 def _refuse_mistakes(build: Build) -> None:

@@ -47,7 +47,7 @@ def download(folder: str, directory: Path) -> Manifest:
             anywhere.fetch(listed[name], path, ended)
             flush(path)
             if file is not None and (wrong := wrong_file(path, file.n_bytes, file.sha256)):
-                raise _wrong(f"{folder}/{name}", wrong[0])
+                raise _wrong(f"{folder}/{name}", wrong)
             now.add(listed[name].n_bytes)
 
         for _ in anywhere.at_once(bring, wanted):

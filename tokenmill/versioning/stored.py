@@ -12,7 +12,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from tokenmill.checks.manifest_checks import raise_first, wrong_digest, wrong_names
+from tokenmill.checks.findings import raise_first
+from tokenmill.checks.manifest_checks import wrong_digest, wrong_names
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, parse_manifest
 from tokenmill.errors import CorpusError, PassingError, ValidationError
@@ -54,7 +55,7 @@ def manifest_of(folder: str) -> Manifest:
     """The manifest of the dataset in a folder PLACE/DIGEST. Raises ValidationError if it is missing or has another digest."""
     content = manifest_content(folder)
     manifest = parse_manifest(content, f"{folder}/{MANIFEST}")
-    raise_first([*wrong_digest(manifest, content), *wrong_names(manifest)], f"{folder}/{MANIFEST}")
+    raise_first([*wrong_digest(manifest, content), *wrong_names(manifest)], f"{folder}/{TOKENS}")
     if (name := folder.rpartition("/")[2]) != folder_name(manifest):
         raise (
             ValidationError(

@@ -122,7 +122,7 @@ class _Transfer:
             return "copied"
         path = self.data / file.name
         if wrong := wrong_file(path, file.n_bytes, file.sha256):
-            raise ValidationError(path, f"{wrong[0]}.", "Run `tokenmill build --force`.")
+            raise ValidationError(path, f"{wrong}.", "Run `tokenmill build --force`.")
 
         def on_part(n_bytes: int) -> None:
             anywhere.go_on(ended)

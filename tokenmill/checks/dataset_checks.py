@@ -1,0 +1,70 @@
+"""The checks of a token dataset, in their order: the same for `validate`, for `verify`, and for a dataset in object storage.
+
+1. `wrong_identity`: if it finds something, every row would be wrong, or files elsewhere would be read, so nothing else is checked.
+2. `wrong_manifest`: what the manifest says of itself, and which files are there.
+3. For each file, in parallel: `wrong_stored`, and for those of documents `check_file` of `file_checks`.
+4. `wrong_rest`: what needs all files.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenmill.checks.dropped_checks import Dropped, wrong_dropped
+from tokenmill.checks.findings import COPY, Finding, NotChecked
+from tokenmill.checks.manifest_checks import (
+    misplaced,
+    wrong_digest,
+    wrong_file,
+    wrong_files,
+    wrong_in_itself,
+    wrong_names,
+    wrong_quarantine,
+    wrong_with_tokenizer,
+)
+from tokenmill.checks.set_checks import SetStore, wrong_sets
+from tokenmill.checks.subject import RightFile, Subject
+from tokenmill.checks.table_checks import wrong_tables
+from tokenmill.dataset.manifest import MANIFEST_FILE, OutputShard, TableFile
+from tokenmill.rounds import Rounds
+from tokenmill.storage.atomic import read
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the checks of the single files gave. `files`: those that are right, in the manifest's order. `dropped`: the dropped
+    documents; None if they could not be read. `scratch`: an empty folder. `set_store`: keeps
+    what the checks of file sets make."""
+
+    files: Sequence[RightFile]
+    dropped: Dropped | None
+    scratch: Path
+    set_store: SetStore
+
+
+def wrong_identity(subject: Subject) -> Iterator[Finding]:
+    """Checks that the dataset is of this tokenizer, and names files in its own folder alone."""
+    yield from wrong_with_tokenizer(subject.manifest, subject.tokenizer)
+    yield from wrong_names(subject.manifest)
+    yield from misplaced(subject.manifest)
+
+
+def wrong_manifest(subject: Subject) -> Iterator[Finding]:
+    """Checks the manifest alone, and that the files which it names are there and no others."""
+    yield from wrong_files([MANIFEST_FILE, *subject.manifest.names()], subject.names)
+    yield from wrong_in_itself(subject.manifest)
+    yield from wrong_digest(subject.manifest, read(subject.folder / MANIFEST_FILE))
+
+
+def wrong_stored(subject: Subject, file: OutputShard | TableFile) -> Iterator[Finding]:
+    """Checks the length and the digest of a file of the dataset, if it is there."""
+    if what := wrong_file(subject.folder / file.name, file.n_bytes, file.sha256, subject.digests):
+        yield Finding(file.name, None, what, COPY)
+
+
+def wrong_rest(subject: Subject, checked: Checked) -> Rounds[list[Finding | NotChecked]]:
+    """Checks what follows from all files together: the tables, the file sets, the dropped documents and the quarantine."""
+    of_tables = wrong_tables(subject, checked.files, checked.scratch)
+    of_sets = yield from wrong_sets(subject, checked.files, checked.set_store)
+    of_dropped = wrong_dropped(subject, checked.dropped, checked.scratch)
+    return [*of_tables, *of_sets, *of_dropped, *wrong_quarantine(subject.manifest, subject.quarantine)]

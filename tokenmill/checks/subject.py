@@ -1,0 +1,83 @@
+"""What is checked: a token dataset, what lies beside it, and its documents."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenmill.corpus.drop import DropList
+from tokenmill.corpus.units import Unit
+from tokenmill.dataset.manifest import Manifest, OutputShard
+from tokenmill.dataset.tables import UNIT_INDEX_FILE, TableInput
+from tokenmill.file_sets.items import EncodedUnit
+from tokenmill.storage.file_facts import Digests
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+NO_DROP = "source.drop: null"
+"""The name of the list of a project without source.drop."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The documents of a dataset, found again.
+
+    `units`: the documents of each file of the dataset, by its name, as far as they are there. `drop`: the list that `source.drop`
+    of the project names; None if there is no project. `drop_name`: its name, for messages.
+    """
+
+    units: Mapping[str, Unit]
+    drop: DropList | None
+    drop_name: str
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A token dataset that is to be checked.
+
+    `folder`: its folder. `names`: the files that are there, relative to it. `tables`: the folder of its tables; None: they are not
+    to be checked. `quarantine`: the folder of its quarantine. `tokenizer_folder`: the tokenizer's folder, or its file. `inputs`:
+    its documents; None: it is checked without them. `digests`: what is known of unchanged files; None: each file is read.
+    """
+
+    folder: Path
+    names: Sequence[str]
+    tables: Path | None
+    quarantine: Path
+    manifest: Manifest
+    tokenizer: Tokenizer
+    tokenizer_folder: Path
+    inputs: Inputs | None
+    digests: Digests | None
+
+
+@dataclass(frozen=True)
+class RightFile:
+    """A file of a dataset whose rows were found right. `folder`: has its part of the tables, derived again. `index_sha256`: the
+    digest of the document index there; empty if no keys are made of it."""
+
+    entry: OutputShard
+    folder: Path
+    index_sha256: str = ""
+
+
+def table_inputs(manifest: Manifest, files: Sequence[RightFile]) -> list[TableInput]:
+    """What the tables are made from."""
+    names = manifest.source_names()
+    return [
+        TableInput(one.entry.name, one.entry.pieces, one.folder, names.get(one.entry.rows[0].name, "")) for one in files
+    ]
+
+
+def encoded_units(subject: Subject, files: Sequence[RightFile]) -> list[EncodedUnit]:
+    """What the file sets are made from. `files`: all files of the dataset."""
+    sources = subject.manifest.source_names() if subject.manifest.sources else {}
+    return [
+        EncodedUnit(
+            name,
+            subject.folder / one.entry.name,
+            one.folder / UNIT_INDEX_FILE,
+            one.entry.pieces,
+            [one.entry.sha256, one.index_sha256],
+            sources.get(one.entry.rows[0].name, ""),
+        )
+        for (name, _), one in zip(subject.manifest.outputs(), files, strict=True)
+    ]
