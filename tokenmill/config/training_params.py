@@ -44,7 +44,7 @@ class Count(Record):
         if found is not None:
             raise ValueError(
                 f"found {found}; allowed: null, as in an older params.yaml. Counts are exact, and are kept in files beyond "
-                "run.memory_mb_max. Take the line out."
+                "run.memory_mb_max. Take the line out"
             )
 
 
