@@ -1,6 +1,5 @@
 """count: documents → exact counts of pre-tokens, tasks for batches of work units."""
 
-from functools import partial
 from typing import Any
 
 from prefect import State, task
@@ -19,4 +18,4 @@ def count_batch(batch: Batch) -> State[Any]:
 
 def count(build: Build) -> None:
     """Counts the pre-tokens of all documents into data/counts, unless the stage is up to date."""
-    build.stage("count", partial(recipe.count, pool=PrefectTasks(count_batch)))
+    build.stage("count", recipe.count, PrefectTasks(count_batch))

@@ -1,6 +1,5 @@
 """encode: documents and tokenizer → token dataset, tasks for batches of work units."""
 
-from functools import partial
 from typing import Any
 
 from prefect import State, task
@@ -19,4 +18,4 @@ def encode_batch(batch: Batch) -> State[Any]:
 
 def encode(build: Build) -> None:
     """Encodes all documents into data/tokens, unless the stage is up to date."""
-    build.stage("encode", partial(recipe.encode, pool=PrefectTasks(encode_batch)))
+    build.stage("encode", recipe.encode, PrefectTasks(encode_batch))

@@ -24,4 +24,4 @@ class CallTask(Task[SumFacts], frozen=True, kw_only=True):
 
 def driven(rounds: Rounds[T], root: Path) -> T:
     """What rounds return, with the results of their tasks in a unit store below `root`."""
-    return Driver(root, UnitStore(root)).drive(rounds, Threads(1))
+    return Driver(root, UnitStore(root)).run(rounds, Threads(1))

@@ -220,8 +220,14 @@ def _whole(blocks: Iterator[bytes], limits: Limits, shard: Shard) -> Iterator[li
 
 def _blocks(file: Any, n_bytes: int | None = None) -> Iterator[bytes]:
     """The next `n_bytes` of an open file in blocks; None: to its end."""
-    while block := file.read(_BLOCK_BYTES if n_bytes is None else min(_BLOCK_BYTES, n_bytes)):
-        n_bytes = None if n_bytes is None else n_bytes - len(block)
+    if n_bytes is None:
+        return iter(partial(file.read, _BLOCK_BYTES), b"")
+    return _next_blocks(file, n_bytes)
+
+
+def _next_blocks(file: Any, n_bytes: int) -> Iterator[bytes]:
+    while block := file.read(min(_BLOCK_BYTES, n_bytes)):
+        n_bytes -= len(block)
         yield block
 
 

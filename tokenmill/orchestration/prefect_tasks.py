@@ -27,7 +27,7 @@ def run_batch(batch: Batch) -> State[list[Outcome[Any]]]:
     """Runs the tasks of a batch; a failing one does not stop the others. Gives the state Completed, Quarantined if something was
     left out, or Failed if a task failed, with a message."""
     start_s = time.monotonic()
-    outcomes = batch.outcomes()
+    outcomes = batch.runner.outcomes(batch.tasks)
     failed = [one for one in outcomes if isinstance(one, TokenmillError)]
     if failed:
         more = f" ({len(failed)} of {len(outcomes)} units failed)" if len(outcomes) > 1 else ""
@@ -38,6 +38,18 @@ def run_batch(batch: Batch) -> State[list[Outcome[Any]]]:
     what = str(done[0].facts) if len(done) == 1 else f"{len(done):,} units"
     words = f"{batch.runner.round} {batch.name}: {what}{left}, {time.monotonic() - start_s:.1f} s"
     return Completed(name="Quarantined" if left else None, message=words, data=outcomes)
+
+
+class OneTask:
+    """A pool that runs its tasks in one task run of `task(batch)`, in this process and thread. Training has all of its threads."""
+
+    def __init__(self, task: PrefectTask[[Batch], Any]) -> None:
+        self._task = task
+
+    def map(self, tasks: Sequence[Task[F]], runner: TaskRunner[F]) -> list[Outcome[F]]:
+        """Runs all tasks (see Pool)."""
+        batch = Batch(tasks, runner)
+        return _outcomes(_named(self._task, runner.round)(batch, return_state=True))
 
 
 class PrefectTasks:
@@ -56,12 +68,10 @@ class PrefectTasks:
         if engine.is_cluster:
             runner = runner.for_worker(engine.threads, engine.sign)
         batches = [Batch(group, runner) for group in groups_of(tasks, engine.n_batches(len(tasks)))]
-        parameter = next(iter(inspect.signature(self._task.fn).parameters))  # the project's own task names it
-        run_name = f"{runner.round} {{{parameter}.name}}"
         all_done = False
         try:
             with engine.errors():
-                futures = self._task.with_options(name=runner.round, task_run_name=run_name).map(batches)
+                futures = _named(self._task, runner.round).map(batches)
                 if engine.is_cluster:
                     engine.show(futures, batches, advance)
                 wait(futures)
@@ -76,8 +86,14 @@ class PrefectTasks:
         return outcomes
 
 
+def _named(task: PrefectTask[[Batch], Any], round: str) -> PrefectTask[[Batch], Any]:
+    """The task with task runs that are named after the round and the batch."""
+    parameter = next(iter(inspect.signature(task.fn).parameters))  # the project's own task names it
+    return task.with_options(name=round, task_run_name=f"{round} {{{parameter}.name}}")
+
+
 def _outcomes(future: Any) -> list[Outcome[Any]]:
-    """The outcomes of a batch. Raises the error that ended its task run, if it gave none."""
+    """The outcomes of a batch, from its future or state. Raises the error that ended its task run, if it gave none."""
     found = future.result(raise_on_failure=False)
     if isinstance(found, BaseException):
         raise found

@@ -5,7 +5,7 @@ from itertools import accumulate
 from typing import Any
 
 from tokenmill.pipeline.run_task import TaskRunner
-from tokenmill.rounds import F, Outcome, Task
+from tokenmill.rounds import F, Task
 
 _TASKS_MAX = 256  # thousands of task runs slow Prefect's server down (PrefectHQ/prefect#18883)
 _TASKS_PER_SLOT = 8  # a task run costs 15 ms in a thread and 0.15 s on a worker of Dask, where a small unit takes 10 ms
@@ -43,10 +43,6 @@ class Batch:
     def n_bytes(self) -> int:
         """The size of the documents that its tasks read, in file bytes."""
         return sum(task.n_bytes for task in self.tasks)
-
-    def outcomes(self) -> list[Outcome[Any]]:
-        """Runs its tasks, and gives the outcome of each. A failing task does not stop the others."""
-        return self.runner.outcomes(self.tasks)
 
 
 def groups_of(tasks: Sequence[Task[F]], n_max: int) -> list[list[Task[F]]]:

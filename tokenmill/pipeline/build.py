@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -105,10 +105,9 @@ class Build:
         corpus = cut(self.shards, digests, source.unit_bytes_min, source.unit_bytes_max, self.memory.own_threads)
         return Project(self.root, self.params, corpus, self.memory, digests, self.store, self.force)
 
-    def drive(self, stage: Stage, pool: Pool) -> StageSummary:
-        """Runs a stage of tokenmill's own. Raises what the stage and its tasks raise."""
-        driver = Driver(self.root, self.store, self.force, self.params.run.unit_timeout_s, self._cause_of)
-        return driver.run(stage, pool)
+    def driver(self) -> Driver:
+        """What runs the tasks of a stage."""
+        return Driver(self.root, self.store, self.force, self.params.run.unit_timeout_s, self._cause_of)
 
     @cached_property
     def _cause_of(self) -> CauseOf | None:
@@ -176,20 +175,21 @@ class Build:
 
             write_page(self.root, self.summaries, outcome_shown(self.root, self.summaries))
 
-    def stage(self, name: str, run: Callable[["Build"], StageSummary | None]) -> None:
+    def stage(
+        self, name: str, work: Callable[["Build"], Stage | StageSummary | None], pool: Pool | None = None
+    ) -> None:
         """Brings the outputs of a stage up to date: it is skipped, restored from DVC's run cache, or run and recorded.
 
-        `run` makes the outputs. Those of a project's own stage are not there when it begins, as DVC does it. Raises
-        VersionsError for a stage that is not in dvc.yaml, ParamsError if an earlier stage should have run but did not, and what
-        `run` raises.
+        `work` makes the outputs, or gives a generator of rounds of tasks, which run in `pool`. Outputs of a project's own stage are
+        not there when it begins, as DVC does it. Raises VersionsError for a stage that is not in dvc.yaml, ParamsError if an
+        earlier stage should have run but did not, and what `work` and its tasks raise.
         """
         if self.only not in (None, name) or self._is_done(name):
             return
         if under_dvc():
             if name in DOCUMENT_STAGES:
                 check_object_list(self.root, self.shards)
-            with self._checked(name) as start_s:
-                self.summaries.append(_summary(name, run(self), start_s))
+            self.summaries.append(self._run(name, work, pool))
             return
         if self.only is None:
             self._settle_uncalled(self._before.get(name, ()))
@@ -204,15 +204,27 @@ class Build:
                 say_more(f"{name}: to do: {'; '.join(why)}")
                 is_own = name not in STAGES
                 aside = outputs_aside(stage, name) if is_own else nullcontext()
-                with aside, stage.recording(), self._checked(name) as start_s:
-                    with naming_step(self.root, name) if is_own else nullcontext():
-                        done = run(self)
-                    settled = _summary(name, done, start_s)
+                with aside, stage.recording():
+                    settled = self._run(name, work, pool)
             elif settled.action == "restored":
                 say_more(f"{name}: restored: {'; '.join(why)}")
             self.summaries.append(settled)
         if name == self.stages[-1] and settled.action == "run":
             self.store.clean(int(self.params.run.store_gb_max * 1e9))
+
+    def _run(
+        self, name: str, work: Callable[["Build"], Stage | StageSummary | None], pool: Pool | None
+    ) -> StageSummary:
+        with self._checked(name), nullcontext() if name in STAGES else naming_step(self.root, name):
+            start_s, done = time.monotonic(), work(self)
+            if isinstance(done, Generator):
+                assert pool is not None
+                driver = self.driver()
+                done = driver.run(done, pool)
+                done_mb = None if done.file_mb is None else driver.done_bytes[name] / 1e6
+                done = replace(done, done_mb=done_mb, seconds=time.monotonic() - start_s)
+            done = done or StageSummary(name, "run", seconds=time.monotonic() - start_s)
+            return replace(done, peak_mb=peak_mb())
 
     def _is_done(self, name: str) -> bool:
         return any(one.stage == name for one in self.summaries)
@@ -299,16 +311,16 @@ class Build:
                 return
 
     @contextmanager
-    def _checked(self, name: str) -> Iterator[float]:
-        """Lets the block run a stage, and yields the time at which it begins. Raises ParamsError or CorpusError if params.yaml or
-        the shards changed since the build began."""
+    def _checked(self, name: str) -> Iterator[None]:
+        """Lets the block run a stage. Raises ParamsError or CorpusError if params.yaml or the shards changed since the build
+        began."""
         self._check_params(name)
         self._check_folders()
         # train-vocab reads no documents, and a project's own stage may make them, so only some stages check the shards.
         signatures = self._inputs[1] if name in DOCUMENT_STAGES else None
         release_unused()
         reset_peak()
-        yield time.monotonic()
+        yield
         if signatures is not None:
             self._check_shards(name, signatures)
         self._check_params(name)
@@ -458,10 +470,6 @@ def alone(root: Path, wait: bool, force: bool = False, rehash: bool = False) -> 
         finally:
             if is_first:
                 dvc_view.see_all(root.absolute())
-
-
-def _summary(name: str, done: StageSummary | None, start_s: float) -> StageSummary:
-    return replace(done or StageSummary(name, "run", seconds=time.monotonic() - start_s), peak_mb=peak_mb())
 
 
 def _signatures_now(shards: Sequence[Shard]) -> list[Signature]:

@@ -1,12 +1,11 @@
 """Drives a stage: runs the tasks of each round that it yields, and sends their results back until it returns."""
 
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import msgspec
 
@@ -15,9 +14,8 @@ from tokenmill.corpus.units import Unit
 from tokenmill.pipeline.failures import all_done
 from tokenmill.pipeline.pools import Pool
 from tokenmill.pipeline.run_task import TaskRunner, advance_nothing
-from tokenmill.rounds import F, Round, Rounds, Stage, T, Task
+from tokenmill.rounds import F, Outcome, Round, Rounds, T, Task
 from tokenmill.storage.unit_store import Done, UnitStore
-from tokenmill.summary import StageSummary
 
 CauseOf = Callable[[str, Unit], str]
 """Says why a unit is worked on again, by stage and unit."""
@@ -36,15 +34,9 @@ class Driver:
     done_bytes: Counter[str] = field(default_factory=Counter, init=False)
     """The file bytes of the tasks that ran, by the name of their round."""
 
-    def run(self, stage: Stage, pool: Pool) -> StageSummary:
-        """Runs a stage to its end, and gives its summary. Raises what the stage raises and the errors of tasks (see `all_done`)."""
-        start_s = time.monotonic()
-        summary = self.drive(stage, pool)
-        done_mb = None if summary.file_mb is None else self.done_bytes[summary.stage] / 1e6
-        return replace(summary, done_mb=done_mb, seconds=time.monotonic() - start_s)
-
-    def drive(self, rounds: Rounds[T], pool: Pool) -> T:
-        """Runs the tasks of all rounds, and gives what the generator returns. Raises as `run` does."""
+    def run(self, rounds: Rounds[T], pool: Pool) -> T:
+        """Runs the tasks of all rounds of a stage, or of a part of one, and gives what the generator returns. Raises what it raises
+        and the errors of tasks (see `all_done`)."""
         results: Any = None
         try:
             while True:
@@ -53,50 +45,62 @@ class Driver:
                 except StopIteration as end:
                     returned: T = end.value
                     return returned
-                results = self._finish(round, pool)
+                with self._looked_up(round) as found:
+                    outcomes = pool.map(found.todo, found.runner) if found.todo else []
+                    results = found.results(outcomes)
         finally:
             rounds.close()  # an error of a task ends the `with` blocks of the stage, too
 
-    def _finish(self, round: Round[F], pool: Pool) -> list[Done[F]]:
-        """The results of all tasks of a round, from the unit store as far as it has them."""
-        name, tasks = round.name, round.tasks
-        force = self.force and round.is_forced
+    @contextmanager
+    def _looked_up(self, round: Round[F]) -> Iterator["_LookedUp[F]"]:
+        """Yields what the unit store has of a round, and shows the progress of the others while the block runs them."""
+        name = round.name
         runner = TaskRunner(
             name,
             round.facts,
             round.is_acceptable,
             self.root,
             self.store,
-            force,
+            self.force and round.is_forced,
             self.unit_timeout_s,
             advance_nothing,
         )
-        done: dict[str, Done[F]] = {}
-        todo: dict[str, Task[F]] = {}
-        for task in tasks:
-            if task.key not in done and task.key not in todo:
-                if found := runner.stored(task):
-                    done[task.key] = found
-                else:
-                    todo[task.key] = task
-        n_bytes, n_bytes_todo = (sum(task.n_bytes for task in some) for some in (tasks, todo.values()))
+        found = _LookedUp(round, runner)
+        n_bytes, n_bytes_todo = (sum(task.n_bytes for task in some) for some in (round.tasks, found.todo))
         with progress(name, n_bytes, "bytes") if n_bytes else nullcontext() as shown:
             if shown is not None:
                 shown.skip(n_bytes - n_bytes_todo)
-                runner = msgspec.structs.replace(runner, advance=shown.add)
-            if done:
-                say(f"{name}: {len(todo):,} of {len(tasks):,} units to do; the others are finished already")
-            self._say_causes(name, list(todo.values()))
+                found.runner = msgspec.structs.replace(runner, advance=shown.add)
+            if found.done:
+                say(f"{name}: {len(found.todo):,} of {len(round.tasks):,} units to do; the others are finished already")
+            if self.cause_of is not None and not self.force:
+                for task in found.todo:
+                    if task.unit is not None:
+                        say_more(f"{name} {task.name}: to do: {self.cause_of(name, task.unit)}")
             try:
-                outcomes = pool.map(list(todo.values()), runner) if todo else []
+                yield found
             finally:
                 self.store.flush()
-            done |= zip(todo, all_done(name, list(todo.values()), outcomes), strict=True)
         self.done_bytes[name] += n_bytes_todo
-        return [done[task.key] for task in tasks]
 
-    def _say_causes(self, round: str, tasks: Sequence[Task[Any]]) -> None:
-        for task in tasks if self.cause_of is not None and not self.force else ():
-            if task.unit is not None:
-                assert self.cause_of is not None
-                say_more(f"{round} {task.name}: to do: {self.cause_of(round, task.unit)}")
+
+class _LookedUp(Generic[F]):
+    """A round, with the stored results of its tasks and the tasks that have to run. Of tasks with one key, the first runs."""
+
+    def __init__(self, round: Round[F], runner: TaskRunner[F]) -> None:
+        self.runner, self._round = runner, round
+        self.done: dict[str, Done[F]] = {}
+        todo: dict[str, Task[F]] = {}
+        for task in round.tasks:
+            if task.key not in self.done and task.key not in todo:
+                if found := runner.stored(task):
+                    self.done[task.key] = found
+                else:
+                    todo[task.key] = task
+        self.todo = list(todo.values())
+
+    def results(self, outcomes: Sequence[Outcome[F]]) -> list[Done[F]]:
+        """The results of all tasks of the round. `outcomes`: those of `todo`. Raises the errors among them."""
+        made = all_done(self._round.name, self.todo, outcomes)
+        self.done |= {task.key: one for task, one in zip(self.todo, made, strict=True)}
+        return [self.done[task.key] for task in self._round.tasks]

@@ -55,7 +55,7 @@ class TaskRunner(msgspec.Struct, Generic[F], frozen=True):
     def outcomes(self, tasks: Sequence[Task[F]]) -> list[Outcome[F]]:
         """Runs the tasks; a failing one does not stop the others. Raises ClusterError on a worker that cannot run any."""
         if self.remote is None:
-            return [self.outcome(task) for task in tasks]
+            return list(map(self.outcome, tasks))
         _check_worker(self.root, self.remote)
         with ThreadPoolExecutor(self.remote.threads) as pool:
             found = list(pool.map(self.outcome, tasks))
@@ -63,11 +63,24 @@ class TaskRunner(msgspec.Struct, Generic[F], frozen=True):
         return found
 
     def outcome(self, task: Task[F]) -> Outcome[F]:
-        """Gives the task's result from the store, running it first if it is missing; or the error that stopped it."""
-        start_s = time.monotonic()
+        """Gives the task's result from the store, running it first if it is missing; or the error that stopped it.
+
+        A task is repeated without a piece that turns out damaged, and unchanged after a PassingError (see
+        tokenmill.storage.retries)."""
+        start_s, n_tried = time.monotonic(), 0
         try:
-            # When a worker dies, a cluster reruns all its tasks elsewhere, even finished ones.
-            done = self.stored(task) or self._run(task)
+            done = self.stored(task)  # when a worker dies, a cluster reruns all its tasks elsewhere, even finished ones
+            while done is None:
+                try:
+                    with self._in_time(task), self.store.new(task.key) as folder:
+                        facts = task.run(folder, self.advance)
+                        task.check_unchanged()
+                        done = self.store.keep(task.key, folder, facts)
+                except PieceDamagedError as error:
+                    # Starts over, because files and sums contain part of the damaged piece.
+                    task = msgspec.structs.replace(task, unit=error.rest)
+                except PassingError as error:
+                    wait_after(error, n_tried := n_tried + 1)
         except TokenmillError as error:
             return error
         say_more(f"{self.round} {task.name}: {done.facts}, {time.monotonic() - start_s:.1f} s")
@@ -77,22 +90,6 @@ class TaskRunner(msgspec.Struct, Generic[F], frozen=True):
         """The stored result of a task, if this build may use it."""
         found = None if self.force else self.store.find(task.key, self.facts)
         return found if found and self.is_acceptable(found.facts) else None
-
-    def _run(self, task: Task[F]) -> Done[F]:
-        """Runs a task. Repeats it without a piece that turns out damaged, and unchanged after a PassingError (see
-        tokenmill.storage.retries)."""
-        n_tried = 0
-        while True:
-            try:
-                with self._in_time(task), self.store.new(task.key) as folder:
-                    facts = task.run(folder, self.advance)
-                    task.check_unchanged()
-                    return self.store.keep(task.key, folder, facts)
-            except PieceDamagedError as error:
-                # Starts over, because files and sums contain part of the damaged piece.
-                task = msgspec.structs.replace(task, unit=error.rest)
-            except PassingError as error:
-                wait_after(error, n_tried := n_tried + 1)
 
     @contextmanager
     def _in_time(self, task: Task[F]) -> Iterator[None]:

@@ -1,34 +1,33 @@
 """The four stages of a build in order. It does not know the orchestrator."""
 
-from functools import partial
-
 from tokenmill.layout import COUNTS_FILE, TOKENIZER_DIRECTORY
 from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.pools import Pool, Threads
+from tokenmill.rounds import Stage
 from tokenmill.summary import StageSummary
 
 
 def run_inline(build: Build) -> list[StageSummary]:
     """Runs count → train-vocab → encode → validate in this process, with units in threads, and gives each stage's result."""
     pool = Threads(build.workers)
-    build.stage("count", partial(count, pool=pool))
-    build.stage("train-vocab", train_vocab)
-    build.stage("encode", partial(encode, pool=pool))
-    build.stage("validate", partial(validate, pool=pool))
+    build.stage("count", count, pool)
+    build.stage("train-vocab", train_vocab, pool)
+    build.stage("encode", encode, pool)
+    build.stage("validate", lambda build: validate(build, pool))
     return build.finished()
 
 
-def count(build: Build, pool: Pool) -> StageSummary:
+def count(build: Build) -> Stage:
     """Documents → exact counts of pre-tokens."""
     from tokenmill.stages.count import count, count_nothing
 
     _refuse_mistakes(build)
     if build.params.tokenizer is not None:
         return count_nothing(build.root)
-    return build.drive(count(build.project, (build.root / COUNTS_FILE).parent), pool)
+    return (yield from count(build.project, (build.root / COUNTS_FILE).parent))
 
 
-def train_vocab(build: Build) -> StageSummary:
+def train_vocab(build: Build) -> Stage:
     """Counts of pre-tokens → tokenizer; or an imported tokenizer."""
     from tokenmill.stages.train_vocab import import_tokenizer, train_vocab
 
@@ -37,15 +36,15 @@ def train_vocab(build: Build) -> StageSummary:
     if params.tokenizer is not None:
         return import_tokenizer(root, params.tokenizer, params.encode.chat)
     counted = (root / COUNTS_FILE).parent
-    return build.drive(train_vocab(root, params, build.memory, counted, root / TOKENIZER_DIRECTORY), Threads(1))
+    return (yield from train_vocab(root, params, build.memory, counted, root / TOKENIZER_DIRECTORY))
 
 
-def encode(build: Build, pool: Pool) -> StageSummary:
+def encode(build: Build) -> Stage:
     """Documents and tokenizer → token dataset."""
     from tokenmill.stages.encode import encode
 
     _refuse_mistakes(build)
-    return build.drive(encode(build.project), pool)
+    return (yield from encode(build.project))
 
 
 def validate(build: Build, pool: Pool) -> StageSummary:

@@ -160,9 +160,9 @@ def train_candidate(build: Build) -> list[str]:
     lacking = {name: None for name, token in named.items() if token not in special}
     trained = params.model_copy(update={"encode": encode.model_copy(update=lacking)})
     with scratch_directory(root / SCRATCH_DIRECTORY, "refresh-") as scratch:
-        counted, pool = scratch / "counts", Threads(build.workers)
-        build.drive(count(build.project, counted), pool)
-        build.drive(train_vocab(root, trained, build.memory, counted, root / CANDIDATE_DIRECTORY), pool)
+        counted, driver, pool = scratch / "counts", build.driver(), Threads(build.workers)
+        driver.run(count(build.project, counted), pool)
+        driver.run(train_vocab(root, trained, build.memory, counted, root / CANDIDATE_DIRECTORY), pool)
     find = drop_list(root, params.source.drop, params.has_ids).find
     documents = (
         (shard.named_source or Path(shard.name).parent.as_posix(), batch)
