@@ -69,7 +69,16 @@ def _run(command: str | None, given: list[str]) -> int:
             raise UsageError(f"argument {one!r}: expected UTF-8. Correct it, or rename the file or folder.") from None
     asked = make_parser().parse_args(given)
     _set_up(asked)
-    return _answer(asked, command, is_json)
+    with stdout_to_stderr() if is_json and command not in STREAMS else nullcontext():
+        answer: Answer = asked.run(asked)
+        # With --json, the report for people goes to standard error.
+        if is_json and not answer.is_asked_for and console.level >= 0:
+            answer.show()
+    if is_json:
+        print_result(command, answer.result)
+    elif answer.is_asked_for or console.level >= 0:
+        answer.show()
+    return answer.code
 
 
 def _set_up(asked: argparse.Namespace) -> None:
@@ -93,20 +102,6 @@ def _set_up(asked: argparse.Namespace) -> None:
 
         logging.basicConfig(format="%(asctime)s %(name)s: %(message)s")
     quiet_environment()
-
-
-def _answer(asked: argparse.Namespace, command: str | None, is_json: bool) -> int:
-    """Runs the command and prints its answer. Gives its exit code."""
-    with stdout_to_stderr() if is_json and command not in STREAMS else nullcontext():
-        answer: Answer = asked.run(asked)
-        # With --json, the report for people goes to standard error.
-        if is_json and not answer.is_asked_for and console.level >= 0:
-            answer.show()
-    if is_json:
-        print_result(command, answer.result)
-    elif answer.is_asked_for or console.level >= 0:
-        answer.show()
-    return answer.code
 
 
 def _of_project(error: Exception) -> Exception:

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -186,45 +186,44 @@ class Build:
         """
         if self.only not in (None, name) or self._is_done(name):
             return
+        with ExitStack() as recording:
+            settled = self._settle_or_record(name, recording)
+            if settled is None:
+                with self._checked(name), nullcontext() if name in STAGES else naming_step(self.root, name):
+                    start_s, driver, made = time.monotonic(), self.driver(), work(self)
+                    if isinstance(made, Generator):
+                        assert pool is not None
+                        made = driver.run(made, pool)
+                        made = replace(made, done_mb=made.file_mb and driver.done_bytes[name] / 1e6)
+                    seconds, peak = time.monotonic() - start_s, peak_mb()
+                    settled = replace(made or StageSummary(name, "run"), seconds=seconds, peak_mb=peak)
+        self.summaries.append(settled)
+        if not under_dvc() and name == self.stages[-1] and settled.action == "run":
+            self.store.clean(int(self.params.run.store_gb_max * 1e9))
+
+    def _settle_or_record(self, name: str, recording: ExitStack) -> StageSummary | None:
+        """The result for a stage that need not run. None if it has to run: then the end of `recording` records it with DVC."""
         if under_dvc():
             if name in DOCUMENT_STAGES:
                 check_object_list(self.root, self.shards)
-            self.summaries.append(self._run(name, work, pool))
-            return
+            return None
         if self.only is None:
             self._settle_uncalled(self._before.get(name, ()))
         else:
             self._refuse_missing_inputs(name)
             self._warn_of_stale_inputs(name)
         self._list_objects(name)
-        with dvc_stage.opened(self.root, name, self.known) as stage:
-            why = self._told(stage, name)  # before DVC puts the new inputs into the stage
-            settled = None if self.force else self._settle(stage, name)
-            if settled is None:
-                say_more(f"{name}: to do: {'; '.join(why)}")
-                is_own = name not in STAGES
-                aside = outputs_aside(stage, name) if is_own else nullcontext()
-                with aside, stage.recording():
-                    settled = self._run(name, work, pool)
-            elif settled.action == "restored":
-                say_more(f"{name}: restored: {'; '.join(why)}")
-            self.summaries.append(settled)
-        if name == self.stages[-1] and settled.action == "run":
-            self.store.clean(int(self.params.run.store_gb_max * 1e9))
-
-    def _run(
-        self, name: str, work: Callable[["Build"], Stage | StageSummary | None], pool: Pool | None
-    ) -> StageSummary:
-        with self._checked(name), nullcontext() if name in STAGES else naming_step(self.root, name):
-            start_s, done = time.monotonic(), work(self)
-            if isinstance(done, Generator):
-                assert pool is not None
-                driver = self.driver()
-                done = driver.run(done, pool)
-                done_mb = None if done.file_mb is None else driver.done_bytes[name] / 1e6
-                done = replace(done, done_mb=done_mb, seconds=time.monotonic() - start_s)
-            done = done or StageSummary(name, "run", seconds=time.monotonic() - start_s)
-            return replace(done, peak_mb=peak_mb())
+        stage = recording.enter_context(dvc_stage.opened(self.root, name, self.known))
+        why = self._told(stage, name)  # before DVC puts the new inputs into the stage
+        settled = None if self.force else self._settle(stage, name)
+        if settled is None:
+            say_more(f"{name}: to do: {'; '.join(why)}")
+            if name not in STAGES:
+                recording.enter_context(outputs_aside(stage, name))
+            recording.enter_context(stage.recording())
+        elif settled.action == "restored":
+            say_more(f"{name}: restored: {'; '.join(why)}")
+        return settled
 
     def _is_done(self, name: str) -> bool:
         return any(one.stage == name for one in self.summaries)

@@ -1,7 +1,6 @@
 """train-vocab: counts of pre-tokens → tokenizer; or imports a published tokenizer."""
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -172,7 +171,6 @@ def import_tokenizer(root: Path, asked: TokenizerSource, chat: Chat | None = Non
 
     Raises VersionsError if the source now has another tokenizer.
     """
-    start_s = time.monotonic()
     directory = root / TOKENIZER_DIRECTORY
     before = sha256_directory(directory) if directory.is_dir() else None
     tokenizer = import_pinned(root, pinned(root, asked), directory)
@@ -181,7 +179,7 @@ def import_tokenizer(root: Path, asked: TokenizerSource, chat: Chat | None = Non
         say(
             "train-vocab: the tokenizer is the same as before. With an imported one, count and train_vocab have no effect."
         )
-    return StageSummary("train-vocab", "imported", n_tokens=tokenizer.vocab_size, seconds=time.monotonic() - start_s)
+    return StageSummary("train-vocab", "imported", n_tokens=tokenizer.vocab_size)
 
 
 def base_of(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:
