@@ -1,6 +1,5 @@
 """validate: token dataset → report, tasks for batches of work units."""
 
-from functools import partial
 from typing import Any
 
 from prefect import State, task
@@ -19,4 +18,4 @@ def validate_batch(batch: Batch) -> State[Any]:
 
 def validate(build: Build) -> None:
     """Checks the token dataset and writes data/report, unless the stage is up to date."""
-    build.stage("validate", partial(recipe.validate, pool=PrefectTasks(validate_batch)))
+    build.stage("validate", recipe.validate, PrefectTasks(validate_batch))

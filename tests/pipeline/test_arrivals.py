@@ -14,6 +14,7 @@ from tests.registry import Team, cli, commit, copied, make_team, run
 from tokenmill.errors import CorpusError
 from tokenmill.pipeline.build import Build, alone, start
 from tokenmill.pipeline.pools import Threads
+from tokenmill.rounds import Stage
 from tokenmill.stages import recipe
 from tokenmill.stages.recipe import run_inline
 from tokenmill.stages.refresh import refresh
@@ -25,8 +26,8 @@ Arrive = Callable[[], object]
 def build_while(project: Project, arrive: Callable[[str], object]) -> list[StageSummary]:
     """A build in which `arrive` is called before each stage, while it runs, and after the last one."""
 
-    def stage(name: str, work: Callable[[Build], StageSummary], build: Build) -> StageSummary:
-        done = work(build)
+    def stage(name: str, work: Callable[[Build], Stage], build: Build) -> Stage:
+        done = yield from work(build)
         arrive(f"in {name}")
         return done
 
@@ -35,8 +36,8 @@ def build_while(project: Project, arrive: Callable[[str], object]) -> list[Stage
         arrive("before count")
         for name, work in (("count", recipe.count), ("encode", recipe.encode), ("validate", recipe.validate)):
             if name == "encode":
-                build.stage("train-vocab", recipe.train_vocab)
-            build.stage(name, partial(stage, name, partial(work, pool=Threads(2))))
+                build.stage("train-vocab", recipe.train_vocab, Threads(1))
+            build.stage(name, partial(stage, name, work), Threads(2))
             arrive(f"after {name}")
         return build.finished()
 

@@ -54,7 +54,7 @@ def module_of(stage: str) -> str:
 def modules_of(stage: str) -> set[str]:
     further = {
         "count": {"stages/count_sums.py"},
-        "encode": {f"stages/encode_{name}.py" for name in ("chat", "dataset", "sets")},
+        "encode": {f"stages/encode_{name}.py" for name in ("chat", "dataset", "sets", "units")} | {"stages/encoder.py"},
     }
     return {module_of(stage), "config/conversation_template.py"} | further.get(stage, set())
 

@@ -2,7 +2,7 @@
 
 from tokenmill.layout import COUNTS_FILE, TOKENIZER_DIRECTORY
 from tokenmill.pipeline.build import Build
-from tokenmill.pipeline.pools import Pool, Threads
+from tokenmill.pipeline.pools import Threads
 from tokenmill.rounds import Stage
 from tokenmill.summary import StageSummary
 
@@ -13,7 +13,7 @@ def run_inline(build: Build) -> list[StageSummary]:
     build.stage("count", count, pool)
     build.stage("train-vocab", train_vocab, pool)
     build.stage("encode", encode, pool)
-    build.stage("validate", lambda build: validate(build, pool))
+    build.stage("validate", validate, pool)
     return build.finished()
 
 
@@ -47,12 +47,12 @@ def encode(build: Build) -> Stage:
     return (yield from encode(build.project))
 
 
-def validate(build: Build, pool: Pool) -> StageSummary:
+def validate(build: Build) -> Stage:
     """Token dataset → report."""
     from tokenmill.stages.validate import validate
 
     _refuse_mistakes(build)
-    return build.drive(validate(build.project), pool)
+    return (yield from validate(build.project))
 
 
 def _refuse_mistakes(build: Build) -> None:
