@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tests.chat.made import a_conversation, canonical, encoder, tokenizer
+from tests.builders.chats import a_conversation, canonical, encoder, tokenizer
 from tokenmill.config.encode_params import Pack
 from tokenmill.corpus.reader import Batch
 from tokenmill.dataset.document_index import unit_index

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 import transformers
 
-from tests.chat.made import VARIABLES, a_conversation, canonical, encoder, peer, told
+from tests.builders.chats import VARIABLES, a_conversation, canonical, encoder, peer, told
 from tokenmill import Tokenizer
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text

@@ -14,7 +14,7 @@ from trl import SFTConfig, SFTTrainer
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from interop.packed_conversations import LENGTH, Document, Packed, packed
-from tests.chat.made import peer, tokenizer
+from tests.builders.chats import peer, tokenizer
 
 NOTHING = -100
 PAD_ID = tokenizer("plain").special_tokens["</s>"]

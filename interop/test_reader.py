@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import tokenmill
-from tests.reader.made_dataset import documents_dataset
+from tests.builders.document_sets import documents_dataset
 from tokenmill.reader.rank_iterator import RankIterator
 from tokenmill.reader.token_dataset import TokenDataset
 

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import settings
 from ruamel.yaml import YAML
 
-from tests import in_process
-from tests.in_process import Said
-from tests.standing import Server, make_database, prefect_home, standing_server
+from tests.builders import in_process
+from tests.builders.in_process import Said
+from tests.builders.prefect_server import Server, make_database, prefect_home, standing_server
 from tokenmill.layout import PAGE_FILE
 
 REPOSITORY = Path(__file__).parent.parent

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from tests.builders.teams import cli, run
 from tests.conftest import DOCUMENTS, REPOSITORY, Project
-from tests.registry import cli, run
 from tokenmill.cli.main import make_parser
 from tokenmill.config.load_params import load_params
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.teams import cli
 from tests.conftest import DOCUMENTS, Project
-from tests.registry import cli
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.analysis.compare import compare, lines_of
 from tokenmill.analysis.inspect import check_tokenizer

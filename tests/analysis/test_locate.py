@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.builders.teams import cli
 from tests.conftest import Project, make_project
-from tests.registry import cli
 from tokenmill import Counter, train_vocab
 from tokenmill.analysis.locate import N_LISTED_MAX, Document, lines_of, locate_digest, locate_id, locate_token
 from tokenmill.errors import ParamsError, TokenizerError, ValidationError

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from tests.builders.teams import cli
 from tests.conftest import Project, make_project
-from tests.registry import cli
 from tokenmill import console
 from tokenmill.analysis.verify import Verdict, VerifyOptions, verify
 from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.builders.s3_server import SECRET, client, environment, moto
+from tests.builders.teams import cli
 from tests.conftest import Project, make_project
-from tests.registry import cli
-from tests.s3_server import SECRET, client, environment, moto
 from tokenmill.analysis.remote_dataset import RemoteDataset
 from tokenmill.checks.manifest_checks import files_below
 from tokenmill.storage import objects

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.builders.teams import build
 from tests.conftest import Project, make_project
 from tests.formats.test_formats import OF_TEXTS
-from tests.registry import build
 from tokenmill import console
 from tokenmill.analysis.verify import Verdict, VerifyOptions, verify
 from tokenmill.dataset.manifest import FileSet, Manifest, SetPart, TableFile, read_manifest, write_manifest

@@ -1,1 +1,1 @@
-"""What several test modules build their tests of."""
+"""What several test modules build their tests from."""

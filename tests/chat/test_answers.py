@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.chat.made import TOOLS, VARIABLES, canonical, encoded, encoder, peer, tokenizer, told
+from tests.builders.chats import TOOLS, VARIABLES, canonical, encoded, encoder, peer, tokenizer, told
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.rendering import ChatSettings

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tests.chat.made import (
+from tests.builders.chats import (
     DOCUMENTS,
     VARIABLES,
     a_conversation,

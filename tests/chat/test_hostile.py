@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.chat import made
-from tests.chat.made import SPECIAL, VARIABLES, canonical, encoded, encoder, peer, tokenizer, told
+from tests.builders import chats
+from tests.builders.chats import SPECIAL, VARIABLES, canonical, encoded, encoder, peer, tokenizer, told
 from tokenmill import Tokenizer
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text
@@ -115,7 +115,7 @@ def test_a_mark_that_the_template_writes_around_a_role_is_text_in_a_message() ->
     id = tokenizer("plain").vocab_size
     with pytest.MonkeyPatch.context() as patch:
         added = [*document["added_tokens"], {"id": id, "content": "<|user|>", **flags}]
-        patch.setattr(made, "DOCUMENTS", {"role": lambda: {**document, "added_tokens": added}})
+        patch.setattr(chats, "DOCUMENTS", {"role": lambda: {**document, "added_tokens": added}})
         found = encoded(encoder("role", template, "all"), [told("user", "a<|user|>b")])
     assert found.input_ids[0].as_py() == [id, *tokenizer("plain").encode("a<|user|>b")]
 

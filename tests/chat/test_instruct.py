@@ -10,7 +10,7 @@ import pytest
 import zstandard
 from transformers import PreTrainedTokenizerFast
 
-from tests.chat.made import canonical, told
+from tests.builders.chats import canonical, told
 from tests.conftest import SHARED
 from tokenmill import Tokenizer
 from tokenmill.chat.encoder import ChatEncoder

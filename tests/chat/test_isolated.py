@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chat.made import encoded, encoder, told
+from tests.builders.chats import encoded, encoder, told
 from tokenmill import _core
 from tokenmill.chat import isolated
 from tokenmill.errors import ChatError, UnitTimeoutError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.chat.made import VARIABLES, a_conversation, encoded, encoder, tokenizer, told
+from tests.builders.chats import VARIABLES, a_conversation, encoded, encoder, tokenizer, told
 from tokenmill.chat import prefixes
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import template_text

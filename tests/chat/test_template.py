@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.chat.made import a_conversation, canonical, encoded, encoder, peer, tokenizer, told
+from tests.builders.chats import a_conversation, canonical, encoded, encoder, peer, tokenizer, told
 from tokenmill.chat.template import ChatTemplate, regions
 from tokenmill.corpus.conversations import of_messages
 from tokenmill.errors import ChatError, TemplateError
@@ -131,13 +131,13 @@ def test_a_token_that_the_tokenizer_lacks_is_refused() -> None:
 
 @pytest.mark.parametrize("flag", ["single_word", "normalized"])
 def test_special_tokens_that_cannot_be_told_from_text_are_refused(flag: str) -> None:
-    from tests.chat import made
+    from tests.builders import chats
 
-    document = made.DOCUMENTS["nfc"]()
+    document = chats.DOCUMENTS["nfc"]()
     added = [{**one, flag: True} if one["content"] == "<s>" else one for one in document["added_tokens"]]
-    made_by = {**made.DOCUMENTS, flag: lambda: {**document, "added_tokens": added}}
+    made_by = {**chats.DOCUMENTS, flag: lambda: {**document, "added_tokens": added}}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(made, "DOCUMENTS", made_by)
+        patch.setattr(chats, "DOCUMENTS", made_by)
         with pytest.raises(TemplateError, match=rf"token '<s>' has the flag {flag}"):
             encoder(flag, "chatml")
 
@@ -228,13 +228,13 @@ def test_a_message_whose_region_is_not_known_is_refused() -> None:
 
 
 def test_a_character_without_a_token_is_named() -> None:
-    from tests.chat import made
+    from tests.builders import chats
 
-    document = made.DOCUMENTS["plain"]()
+    document = chats.DOCUMENTS["plain"]()
     vocabulary = {"zzqq" if text == "z" else text: id for text, id in document["model"]["vocab"].items()}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            made, "DOCUMENTS", {"no z": lambda: {**document, "model": {**document["model"], "vocab": vocabulary}}}
+            chats, "DOCUMENTS", {"no z": lambda: {**document, "model": {**document["model"], "vocab": vocabulary}}}
         )
         one = encoder("no z")
     with pytest.raises(ChatError, match=r"it cannot be encoded: .*no token") as caught:

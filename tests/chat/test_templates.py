@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.chat.made import NOT_SPECIAL, SPECIAL, TOOLS, VARIABLES, told
+from tests.builders.chats import NOT_SPECIAL, SPECIAL, TOOLS, VARIABLES, told
 from tokenmill.chat.named import NAMED, template_text
 from tokenmill.chat.template import ChatTemplate, regions
 from tokenmill.errors import TemplateError

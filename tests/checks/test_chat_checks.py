@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.dataset.made_conversations import StandIn, canonical
+from tests.builders.conversation_sets import StandIn, canonical
 from tests.tokenizer.test_tokenizer import TOKENIZER
 from tokenmill.checks.file_checks import DocumentRules, DocumentsFile, check_file
 from tokenmill.checks.row_checks import Judge, check_sample, check_span

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import tokenmill
+from tests.builders.teams import cli
 from tests.conftest import Project
-from tests.registry import cli
 from tokenmill import errors
 from tokenmill.error_pages import error_pages
 from tokenmill.errors import TokenmillError, code_of

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.teams import cli
 from tests.conftest import REPOSITORY, Project
-from tests.registry import cli
 from tokenmill.cli.help import SHELLS
 from tokenmill.cli.main import make_parser
 from tokenmill.cli.parser import GROUPS

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import tokenmill
+from tests.builders.teams import Said, cli
 from tests.conftest import REPOSITORY, Project
-from tests.registry import Said, cli
 from tokenmill import console, errors
 from tokenmill.cli import answer
 from tokenmill.cli import main as cli_main

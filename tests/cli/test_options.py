@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.teams import cli
 from tests.conftest import REPOSITORY, Project
-from tests.registry import cli
 
 
 @pytest.mark.parametrize("quiet", [["-q", "build"], ["build", "--quiet"]])

@@ -12,9 +12,9 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+from tests.builders.teams import build, cli
 from tests.conftest import Project, make_project
 from tests.corpus.test_conversation_files import table
-from tests.registry import build, cli
 from tokenmill.corpus.conversations import of_messages
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.layout import PROVENANCE_FILE

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.builders.teams import build, cli
 from tests.conftest import Project
-from tests.registry import build, cli
 from tests.stages.test_validate import edit_manifest
 from tokenmill.corpus.bad_documents import listed
 

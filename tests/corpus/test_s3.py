@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from botocore.session import get_session
 
+from tests.builders.teams import Team, cli, commit, identify, make_team, run
 from tests.conftest import Project, new_project
-from tests.registry import Team, cli, commit, identify, make_team, run
 from tests.versioning.test_use import take
 from tokenmill.storage.atomic import sha256_directory
 from tokenmill.versioning.registry import directory_md5

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.dataset.made_conversations import Conversation, manifest_of, write_unit
+from tests.builders.conversation_sets import Conversation, manifest_of, write_unit
 from tests.dataset.test_earlier import MADE
 from tests.tokenizer.test_tokenizer import TOKENIZER
 from tokenmill.checks.findings import in_manifest

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import tokenmill
+from tests.builders.teams import cli
 from tests.conftest import Project, make_project
-from tests.registry import cli
 from tokenmill import Tokenizer
 from tokenmill.analysis.locate import locate_id, locate_token
 from tokenmill.checks.manifest_checks import files_below

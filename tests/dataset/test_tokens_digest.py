@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.dataset.made_conversations import TOKENIZER
+from tests.builders.conversation_sets import TOKENIZER
 from tokenmill.dataset.manifest import InputRows, Manifest, OutputShard, tokens_digest
 from tokenmill.dataset.tokens_digest import TokensDigest
 from tokenmill.formats.parquet import read_tokens, write_tokens

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
+from tests.builders.teams import build, cli
 from tests.conftest import Project
-from tests.registry import build, cli
 from tokenmill import Tokenizer
 from tokenmill.dataset.manifest import read_manifest
 

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import tokenmill
+from tests.builders.teams import build, cli
 from tests.conftest import Project, make_project
 from tests.formats.test_formats import OF_TEXTS
-from tests.registry import build, cli
 from tokenmill.dataset.manifest import FileSet, Manifest, read_manifest
 from tokenmill.errors import ParamsError
 from tokenmill.file_sets.order import Order, order_key

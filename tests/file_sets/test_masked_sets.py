@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders.rounds import driven
-from tests.dataset.made_conversations import (
+from tests.builders.conversation_sets import (
     Conversation,
     arranged,
     files_of,
@@ -23,6 +22,7 @@ from tests.dataset.made_conversations import (
     write_sets,
     write_unit,
 )
+from tests.builders.rounds import driven
 from tokenmill.checks.findings import Finding
 from tokenmill.checks.set_checks import SetStore, wrong_sets
 from tokenmill.checks.subject import RightFile, Subject

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.formats.readers import READERS
+from tests.builders.format_readers import READERS
 from tokenmill.errors import ValidationError
 from tokenmill.formats import offsets32, parquet
 from tokenmill.formats.interface import Format, Shape

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import zstandard
 
 import tokenmill
-from tests import in_process
-from tests.chat.made import DOCUMENTS, VARIABLES, a_conversation, canonical, tokenizer
+from tests.builders import in_process
+from tests.builders.chats import DOCUMENTS, VARIABLES, a_conversation, canonical, tokenizer
 from tests.conftest import make_project
 from tests.fuzz.changes import change_json, changed_bytes, template
 from tokenmill import Tokenizer

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.builders.teams import cli
 from tests.conftest import Project, new_project
-from tests.registry import cli
 from tokenmill import Tokenizer
 from tokenmill.pipeline.build import start
 from tokenmill.stages.refresh import CANDIDATE_DIRECTORY, train_candidate

@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.builders.prefect_server import Server, end
 from tests.builders.rounds import CallTask
 from tests.conftest import REPOSITORY, Project
-from tests.standing import Server, end
 from tokenmill.errors import ClusterError, ParamsError
 from tokenmill.orchestration import engines
 from tokenmill.pipeline.batches import groups_of

@@ -14,8 +14,8 @@ import httpx
 import psutil
 import pytest
 
+from tests.builders.prefect_server import Server, end, prefect_home
 from tests.conftest import REPOSITORY, Project
-from tests.standing import Server, end, prefect_home
 
 pytestmark = pytest.mark.slow
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.prefect_server import Server, prefect_home
 from tests.conftest import Project
 from tests.orchestration.test_flow import runs
-from tests.standing import Server, prefect_home
 
 pytestmark = pytest.mark.slow
 

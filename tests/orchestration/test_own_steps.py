@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.prefect_server import prefect_home
+from tests.builders.teams import cli
 from tests.conftest import REPOSITORY, Project
 from tests.orchestration.test_flow import runs
-from tests.registry import cli
-from tests.standing import prefect_home
 
 GUIDE = (REPOSITORY / "docs/guides/steps.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```python\n# (tasks/\w+\.py)\n(.*?)```", GUIDE, flags=re.DOTALL))

@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
+from tests.builders.prefect_server import Server, end, prefect_home
+from tests.builders.teams import Team, cli, commit, copied, make_team, run
 from tests.conftest import DOCUMENTS, REPOSITORY, Project, new_project
-from tests.registry import Team, cli, commit, copied, make_team, run
-from tests.standing import Server, end, prefect_home
 from tokenmill import Counter
 from tokenmill.storage.lock import project_lock
 

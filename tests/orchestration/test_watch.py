@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.builders.prefect_server import Server, prefect_home, standing_server
 from tests.conftest import REPOSITORY, Project
 from tests.orchestration.test_flow import building, said
-from tests.standing import Server, prefect_home, standing_server
 
 pytestmark = pytest.mark.slow
 

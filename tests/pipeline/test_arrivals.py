@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.in_process import tokenmill
+from tests.builders.teams import Team, cli, commit, copied, make_team, run
 from tests.conftest import Project, new_project
-from tests.in_process import tokenmill
-from tests.registry import Team, cli, commit, copied, make_team, run
 from tokenmill.errors import CorpusError
 from tokenmill.pipeline.build import Build, alone, start
 from tokenmill.pipeline.pools import Threads

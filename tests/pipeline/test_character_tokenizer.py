@@ -7,8 +7,8 @@ import pytest
 import tokenizers
 
 import tokenmill
+from tests.builders.teams import cli
 from tests.conftest import Project
-from tests.registry import cli
 from tests.tokenizer.test_character_engine import SHAPES, TEXTS
 
 DOCUMENTS = {

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.builders.teams import build
 from tests.conftest import Project
-from tests.registry import build
 
 N_CHANGES = int(os.environ.get("TOKENMILL_TEST_CHANGES", "2"))
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "naïve", "東京", "🙂", "<|endoftext|>", "  ", "1234"]

@@ -14,11 +14,11 @@ import pytest
 import zstandard
 from ruamel.yaml import YAML
 
-from tests.cloud_servers import cloud
+from tests.builders.cloud_servers import cloud
+from tests.builders.proxy import Mode, Proxy
+from tests.builders.s3_server import SECRET, client, environment, moto, s3s
 from tests.conftest import Project, make_project
 from tests.pipeline.test_arrivals import build_while
-from tests.proxy import Mode, Proxy
-from tests.s3_server import SECRET, client, environment, moto, s3s
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.storage import objects
 from tokenmill.storage.urls import StoredObject

@@ -339,7 +339,7 @@ def test_a_build_without_room_is_refused() -> None:
 
 
 def test_a_plan_that_is_refused_ends_with_one(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.registry import cli
+    from tests.builders.teams import cli
 
     monkeypatch.setattr("tokenmill.stages.planning.machine_bytes", lambda: 1000)
     done = cli(project, "plan")

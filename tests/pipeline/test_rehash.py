@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.prefect_server import prefect_home
 from tests.conftest import Project
 from tests.pipeline.test_incremental import said
-from tests.standing import prefect_home
 from tests.versioning.test_dvc import flip_a_byte
 
 pytestmark = pytest.mark.slow

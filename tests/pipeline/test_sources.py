@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
+from tests.builders.teams import build, cli
 from tests.conftest import Project, make_project
-from tests.registry import build, cli
 from tokenmill import console
 from tokenmill.analysis.verify import Verdict, VerifyOptions, verify
 from tokenmill.config.load_params import load_params

@@ -5,8 +5,8 @@ import threading
 import pyarrow as pa
 import pytest
 
+from tests.builders.teams import cli
 from tests.conftest import Project
-from tests.registry import cli
 from tokenmill import Counter, _core
 from tokenmill.errors import UnitTimeoutError
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
+from tests.builders.teams import build
 from tests.conftest import Project
-from tests.registry import build
 from tokenmill import Counter, Tokenizer, _core, train_vocab
 from tokenmill.counts.table import read_counts
 from tokenmill.errors import PatternError

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.builders.teams import cli, identify, run
 from tests.conftest import Project
-from tests.registry import cli, identify, run
 
 
 @pytest.fixture(scope="module")

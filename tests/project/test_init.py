@@ -11,8 +11,8 @@ import pytest
 from ruamel.yaml import YAML
 
 import tokenmill
+from tests.builders.teams import Said, cli, identify, run
 from tests.conftest import DOCUMENTS, REPOSITORY, Project
-from tests.registry import Said, cli, identify, run
 
 TEMPLATE = REPOSITORY / "tokenmill/project/template"
 FILES = {

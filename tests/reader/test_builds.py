@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tokenmill
+from tests.builders.teams import build
 from tests.conftest import Project, make_project
-from tests.registry import build
 from tokenmill.corpus.text_digests import text_keys
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.dataset.splits import split_of

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tokenmill
-from tests.dataset.made_conversations import Conversation, arranged, files_of, manifest_of, write_sets, write_unit
-from tests.reader.made_dataset import documents_dataset
+from tests.builders.conversation_sets import Conversation, arranged, files_of, manifest_of, write_sets, write_unit
+from tests.builders.document_sets import documents_dataset
 from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.dataset.manifest import Files, write_manifest
 from tokenmill.errors import ParamsError, ValidationError

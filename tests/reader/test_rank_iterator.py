@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tokenmill
+from tests.builders.document_sets import documents_dataset, shape_of, write_dataset, write_set
 from tests.conftest import REPOSITORY
-from tests.reader.made_dataset import documents_dataset, shape_of, write_dataset, write_set
 from tokenmill.errors import ParamsError
 from tokenmill.reader.rank_iterator import RankIterator
 from tokenmill.reader.token_dataset import TokenDataset

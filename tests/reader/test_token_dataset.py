@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tokenmill
-from tests.reader.made_dataset import (
+from tests.builders.document_sets import (
     documents_dataset,
     shape_of,
     write_dataset,

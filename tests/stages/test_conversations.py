@@ -11,8 +11,8 @@ import pytest
 from ruamel.yaml import YAML
 from transformers import AutoTokenizer
 
+from tests.builders.teams import build, cli
 from tests.conftest import Project
-from tests.registry import build, cli
 from tokenmill import Tokenizer
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.dataset.manifest import read_manifest, write_manifest

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.builders.teams import build, cli
 from tests.conftest import DOCUMENTS, REPOSITORY, Project
 from tests.pipeline.test_incremental import said
-from tests.registry import build, cli
 from tokenmill import Counter
 from tokenmill.config.load_params import load_params
 from tokenmill.corpus.dropped import find_none

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.teams import build, cli
 from tests.chat.test_isolated import LOOPS
 from tests.conftest import Project
-from tests.registry import build, cli
 from tests.stages.test_conversations import TALKS, depend, messages, talks  # noqa: F401 — a fixture
 from tokenmill.chat import isolated
 from tokenmill.dataset.manifest import read_manifest, write_manifest

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
+from tests.builders.teams import cli
 from tests.conftest import Project, make_project
-from tests.registry import cli
 from tokenmill import Counter, train_vocab
 from tokenmill.config.load_params import load_params
 from tokenmill.corpus.sources import find_documents

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cloud_servers import Server, cloud
+from tests.builders.cloud_servers import Server, cloud
 from tokenmill.errors import CorpusError, StorageError
 from tokenmill.storage import objects
 

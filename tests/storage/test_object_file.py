@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.proxy import Proxy
-from tests.s3_server import client, environment, moto
+from tests.builders.proxy import Proxy
+from tests.builders.s3_server import client, environment, moto
 from tokenmill.errors import CorpusError, PassingError
 from tokenmill.storage import objects, retries
 from tokenmill.storage.object_file import BLOCK_BYTES, ObjectFile

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.s3_server import KEY, SECRET, client, environment, free_port, moto, s3s
+from tests.builders.s3_server import KEY, SECRET, client, environment, free_port, moto, s3s
 from tokenmill.errors import CorpusError, PassingError, StorageError, TokenmillError
 from tokenmill.storage import objects
 from tokenmill.storage.urls import is_url, local_path, place

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from transformers import AutoTokenizer
 
-from tests.chat.made import DOCUMENTS, TOOLS, canonical, told
+from tests.builders.chats import DOCUMENTS, TOOLS, canonical, told
 from tokenmill import Tokenizer
 from tokenmill.config.encode_params import Chat
 from tokenmill.errors import ChatError, ParamsError, TokenizerError

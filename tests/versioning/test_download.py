@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.proxy import Proxy
+from tests.builders.s3_server import SECRET, client, environment, moto
+from tests.builders.teams import cli
 from tests.conftest import REPOSITORY, Project, make_project
-from tests.proxy import Proxy
-from tests.registry import cli
-from tests.s3_server import SECRET, client, environment, moto
 from tokenmill.storage import objects
 from tokenmill.versioning.upload import upload
 

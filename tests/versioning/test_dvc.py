@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from tests.builders.teams import Team, build, commit, copied, make_team, run
 from tests.conftest import Project, new_project
 from tests.pipeline.test_incremental import said
-from tests.registry import Team, build, commit, copied, make_team, run
 from tokenmill import Tokenizer
 
 Made = dict[str, bytes]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import tokenmill
+from tests.builders.document_sets import documents_dataset
+from tests.builders.teams import cli, make_team
 from tests.conftest import Project, make_project
-from tests.reader.made_dataset import documents_dataset
-from tests.registry import cli, make_team
 from tests.tokenizer.test_tokenizer import TOKENIZER
 from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.config.training_params import TokenizerSource

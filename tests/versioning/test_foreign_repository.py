@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.registry import identify, run
+from tests.builders.teams import identify, run
 from tests.tokenizer.test_tokenizer import TOKENIZER
 from tokenmill.config.training_params import TokenizerSource
 from tokenmill.errors import VersionsError

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.builders.s3_server import SECRET, client, environment, moto
+from tests.builders.teams import Team, cli, commit, copied, make_team, run
 from tests.conftest import Project, new_project
-from tests.registry import Team, cli, commit, copied, make_team, run
-from tests.s3_server import SECRET, client, environment, moto
 from tokenmill.storage import objects
 
 pytestmark = pytest.mark.slow

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from tests.cloud_servers import cloud
+from tests.builders.cloud_servers import cloud
+from tests.builders.proxy import Proxy
+from tests.builders.s3_server import KEY, SECRET, client, environment, moto
+from tests.builders.teams import Team, cli, commit, copied, make_team, run
 from tests.conftest import REPOSITORY, Project, new_project
-from tests.proxy import Proxy
-from tests.registry import Team, cli, commit, copied, make_team, run
-from tests.s3_server import KEY, SECRET, client, environment, moto
 from tokenmill.storage import anywhere, objects
 from tokenmill.storage.atomic import md5_file
 

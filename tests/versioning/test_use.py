@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from tests.builders.teams import Said, Team, cli, commit, copied, make_team, run
 from tests.conftest import Project, new_project
-from tests.registry import Said, Team, cli, commit, copied, make_team, run
 from tests.versioning.test_signing import keys
 from tokenmill import Tokenizer
 from tokenmill.errors import VersionsError

@@ -5,8 +5,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.builders.in_process import Said
 from tests.conftest import Project
-from tests.in_process import Said
 
 IGNORED = "__pycache__\n/data/counts\n/data/quarantine\n/data/tokenizer\n/data/tokens\n/data/report\n/data/tables\n/.tokenmill\n"
 
