@@ -53,8 +53,10 @@ def module_of(stage: str) -> str:
 
 def modules_of(stage: str) -> set[str]:
     further = {
-        "count": {"stages/count_sums.py"},
-        "encode": {f"stages/encode_{name}.py" for name in ("chat", "dataset", "sets", "units")} | {"stages/encoder.py"},
+        "count": {"stages/count_sums.py", "stages/count_units.py"},
+        "train-vocab": {"stages/train_vocab_learn.py"},
+        "encode": {f"stages/encode_{name}.py" for name in ("chat", "dataset", "manifest", "sets", "units")}
+        | {"stages/encoder.py"},
     }
     return {module_of(stage), "config/conversation_template.py"} | further.get(stage, set())
 

@@ -1,18 +1,13 @@
 """encode, in the middle: encoded units → a dataset with its manifest, file sets, tables and quarantine."""
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tokenmill.chat.answers import AnswerCounts, added
 from tokenmill.config.encode_params import Chat, Encode
-from tokenmill.config.lockfile import Pin, pinned
-from tokenmill.config.source_params import Source
 from tokenmill.config.sources import EPOCHS_MAX, DocumentSource
 from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, check_limit, write_quarantine
@@ -22,12 +17,7 @@ from tokenmill.dataset.manifest import (
     Files,
     InputShard,
     Manifest,
-    Origin,
     OutputShard,
-    Reading,
-    SourceEntry,
-    engine_version,
-    entry_of,
     tokens_digest,
     write_manifest,
 )
@@ -37,10 +27,10 @@ from tokenmill.errors import ParamsError
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import epochs_of
 from tokenmill.file_sets.planned import documents_shape
-from tokenmill.formats.tokens import id_type
 from tokenmill.pipeline.project import Project
 from tokenmill.rounds import Rounds
 from tokenmill.stages.encode_chat import check_cut, check_stopped, check_trained, is_sure
+from tokenmill.stages.encode_manifest import origin_of, reading_of, source_entries
 from tokenmill.stages.encode_sets import WrittenSets, write_blends, write_sets
 from tokenmill.stages.encode_units import EncodeTask
 from tokenmill.stages.encoder import Encoder, special_id
@@ -116,7 +106,7 @@ def write_dataset(project: Project, corpus: EncodedCorpus, folders: Folders) -> 
             for unit, shard, start, folder in zip(units, shards, starts, unit_folders, strict=True)
         ]
         manifest = Manifest(
-            **_origin_of(project, corpus.encoder),
+            **origin_of(project, corpus.encoder),
             chat=entry,
             n_documents=n_documents,
             n_tokens=sum(shard.n_tokens for shard in shards),
@@ -124,8 +114,8 @@ def write_dataset(project: Project, corpus: EncodedCorpus, folders: Folders) -> 
             n_bad=n_bad,
             n_dropped=dict(sorted(sum((Counter(one.facts.reasons) for one in corpus.done), Counter()).items())),
             quarantine_sha256=sha256_file(bad_documents),
-            source=_reading(project.sources),
-            sources=_entries(project.sources, units, shards),
+            source=reading_of(project.sources),
+            sources=source_entries(project.sources, units, shards),
             tables=write_tables(parts, project.has_ids, corpus.encoder.tokenizer, tables, params.splits),
             inputs=[
                 InputShard(name=shard.name, n_bytes=shard.n_bytes, sha256=sha256, source=shard.named_source)
@@ -178,22 +168,6 @@ def _checked_entry(params: Chat | None, corpus: EncodedCorpus, n_tokens: int) ->
     return entry
 
 
-def _origin_of(project: Project, encoder: Encoder) -> dict[str, Any]:
-    """The fields of the manifest that say what made the ids."""
-    params, tokenizer, asked = project.params.encode, encoder.tokenizer, project.params.tokenizer
-    return {
-        "engine": engine_version(),
-        "tokenizer_digest": tokenizer.digest,
-        "tokenizer_origin": None if asked is None else _origin(pinned(project.root, asked)),
-        "params_digest": _digest(project.params.source, project.sources, params),
-        "id_type": str(id_type(tokenizer.id_max)),
-        "id_max": tokenizer.id_max,
-        "begin_of_document_id": encoder.begin_id,
-        "end_of_document_id": encoder.end_id,
-        "special_tokens_in_text": params.special_tokens_in_text,
-    }
-
-
 def _refuse_epochs(epochs: Mapping[str, str], sources: Mapping[str | None, DocumentSource]) -> None:
     """Raises ParamsError for a budget of tokens that repeats its source too often."""
     for name, found in epochs.items():
@@ -217,64 +191,3 @@ def files_of(params: Encode, tokenizer: Tokenizer) -> Files:
         pack=params.pack,
         pad_id=special_id(tokenizer, "pack.pad", pad),
     )
-
-
-def _origin(pin: Pin) -> Origin:
-    return Origin(source=pin.asked.from_, name=pin.asked.name, version=pin.version, commit=pin.commit)
-
-
-def _reading(sources: Mapping[str | None, DocumentSource]) -> Reading | None:
-    """The manifest's entry of the only source; None if sources have names."""
-    one = sources.get(None)
-    if one is None:
-        return None
-    return Reading(
-        text_column=one.text_column,
-        id_column=one.id_column,
-        text_separator=one.text_separator,
-        conversations=entry_of(one.conversations),
-        format=one.format,
-    )
-
-
-def _entries(
-    sources: Mapping[str | None, DocumentSource], units: Sequence[Unit], shards: Sequence[OutputShard]
-) -> list[SourceEntry]:
-    """The manifest's entries of the named sources. `shards`: the entry of each unit's file."""
-    entries = []
-    for name, one in sources.items():
-        own = [shard for unit, shard in zip(units, shards, strict=True) if unit.source.name == name]
-        if name is not None:
-            entries.append(
-                SourceEntry(
-                    name=name,
-                    text_column=one.text_column,
-                    id_column=one.id_column,
-                    text_separator=one.text_separator,
-                    conversations=entry_of(one.conversations),
-                    format=one.format,
-                    special_tokens_in_text=one.special_tokens_in_text,
-                    epochs=one.epochs,
-                    tokens=one.tokens,
-                    n_documents=sum(shard.n_documents for shard in own),
-                    n_tokens=sum(shard.n_tokens for shard in own),
-                    text_bytes=sum(shard.text_bytes for shard in own),
-                )
-            )
-    return entries
-
-
-def _digest(source: Source, sources: Mapping[str | None, DocumentSource], params: Encode) -> str:
-    """The digest of the parameters that decide bytes of the dataset. The manifest itself lists the
-    shards, and dropped.parquet what was left out."""
-    unset = {key for key in ("messages_column", "tools_column", "template") if getattr(source, key) is None}
-    no_chat = {"chat"} if params.chat is None else set()
-    deciding = source.model_dump_json(exclude={"glob", "drop"} | unset) + params.model_dump_json(exclude=no_chat)
-    named = [_deciding(one) for name, one in sources.items() if name is not None]
-    return hashlib.sha256((deciding + (json.dumps(named) if named else "")).encode()).hexdigest()
-
-
-def _deciding(source: DocumentSource) -> dict[str, Any]:
-    """The fields of a named source that decide bytes. For texts there is no key `conversations`, so earlier digests stay valid."""
-    fields = asdict(source) | {"globs": None}
-    return {key: value for key, value in fields.items() if key != "conversations" or value is not None}

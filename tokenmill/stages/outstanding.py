@@ -28,7 +28,8 @@ from tokenmill.pipeline.input_changes import earlier_inputs, input_changes
 from tokenmill.pipeline.memory import n_workers
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.pipeline.unit_drops import known_drops
-from tokenmill.stages.count import CountFacts, count_keys, groups_of, weights_of
+from tokenmill.stages.count import weights_of
+from tokenmill.stages.count_units import CountFacts, count_keys, groups_of
 from tokenmill.stages.encode_chat import chat_entry
 from tokenmill.stages.encode_units import encode_keys
 from tokenmill.stages.encoder import encoder_of

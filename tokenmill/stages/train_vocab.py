@@ -1,12 +1,9 @@
 """train-vocab: counts of pre-tokens → tokenizer; or imports a published tokenizer."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,78 +15,28 @@ from tokenmill.config.encode_params import Chat
 from tokenmill.config.lockfile import pinned
 from tokenmill.config.params import Params
 from tokenmill.config.sources import Reading
-from tokenmill.config.training_params import N_BYTES, Extend, TokenizerSource, TrainVocab
-from tokenmill.console import Advance, progress, say
+from tokenmill.config.training_params import Extend, TokenizerSource, TrainVocab
+from tokenmill.console import say
 from tokenmill.corpus.provenance import Provenance, read_provenance
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.counts.spill import open_parquet
 from tokenmill.counts.table import read_counts
 from tokenmill.errors import CountsError, ParamsError
-from tokenmill.layout import CHECKPOINT_DIRECTORY, COUNTS_FILE, PROVENANCE_FILE, TOKENIZER_DIRECTORY, TRAINING_FILE
-from tokenmill.pipeline.code_digest import code_digest
+from tokenmill.layout import COUNTS_FILE, PROVENANCE_FILE, TOKENIZER_DIRECTORY, TRAINING_FILE
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pretokenizers.patterns import steps_of
-from tokenmill.rounds import Round, Stage, Task, do
+from tokenmill.rounds import Round, Stage, do
 from tokenmill.special_tokens import listed
-from tokenmill.storage.atomic import sha256_directory, sha256_file, write_atomic, write_directory
-from tokenmill.storage.unit_store import unit_key
+from tokenmill.stages.train_vocab_learn import LearnFacts, learn_task
+from tokenmill.storage.atomic import sha256_directory, write_atomic, write_directory
 from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.tokenizer import Tokenizer
-from tokenmill.training.bpe import Goal, Running, changed_documents, extend, learn
-from tokenmill.training.checkpoint import Checkpoint
+from tokenmill.training.bpe import changed_documents
 from tokenmill.versioning.import_tokenizer import import_pinned
 
 _LENGTH_BYTES = 4  # the length in front of each value in a plain column of a .parquet file
 # Measured: 25 bytes per byte for a million pre-tokens with Zipf's law; 31 for pre-tokens of 100 bytes, 10,000 bytes and 100 MB.
 _MEMORY_PER_BYTE = 31
-
-
-class LearnFacts(msgspec.Struct, frozen=True):
-    """The figures of a training (see Learned), whose tokenizers are files."""
-
-    n_merges: int
-    last_count: int | None
-    n_text_tokens: int
-    n_left_out: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.n_merges:,} merges"
-
-
-class LearnTask(Task[LearnFacts], frozen=True, kw_only=True):
-    """Learns tokenizers of several sizes from a table of counts. `base`: the tokenizer to extend, or None. `sizes`: the largest
-    first. `threads`: those of the training."""
-
-    table: Path
-    base: Tokenizer | None
-    pattern: str | None
-    special_tokens: Sequence[str]
-    sizes: Sequence[int]
-    goal: Goal
-    threads: int
-    checkpoint: Checkpoint | None
-
-    def run(self, folder: Path, advance: Advance) -> LearnFacts:
-        """Writes a tokenizer.json for each size (see Task)."""
-        counts = read_counts(self.table)
-        n_done = 0
-        with progress("train-vocab", self.sizes[0], "tokens") as now:
-            now.skip(self.base.vocab_size if self.base else N_BYTES + len(self.special_tokens))
-
-            def show(n_tokens: int, _n_merges: int) -> None:
-                nonlocal n_done
-                now.add(n_tokens - n_done)
-                n_done = n_tokens
-
-            options = self.goal, Running(self.threads, show, self.checkpoint)
-            learned = (
-                extend(self.base, counts, self.sizes[0], *options)
-                if self.base
-                else learn(counts, self.sizes, self.pattern, self.special_tokens, *options)
-            )
-        for i, tokenizer in enumerate(learned.tokenizers):
-            (folder / f"{i:04}.json").write_text(json.dumps(tokenizer.document), encoding="utf-8")
-        return LearnFacts(learned.n_merges, learned.last_count, learned.n_text_tokens)
 
 
 def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, output: Path) -> Stage:
@@ -104,7 +51,7 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
     base = base_of(root, asked, pattern) if asked.extend else None
     table = counted / Path(COUNTS_FILE).name
     _check_fits(table, memory)
-    learn = _learn_task(root, params, memory, table, base)
+    learn = learn_task(root, params, memory, table, base)
     [done] = yield from do(Round("train-vocab", [learn], LearnFacts))
     tokenizers = [Tokenizer.load(done.folder / name) for name in sorted(done.files)]
     counts, provenance = read_counts(table), read_provenance(counted / Path(PROVENANCE_FILE).name)
@@ -135,34 +82,6 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
             f"that occurs {asked.pair_count_min:,} times or more. Add text, or lower train_vocab.vocab_size."
         )
     return StageSummary("train-vocab", "run", text_mb=report["text_bytes"] / 1e6, n_tokens=n_tokens)
-
-
-def _learn_task(root: Path, params: Params, memory: Memory, table: Path, base: Tokenizer | None) -> LearnTask:
-    asked, pattern, every = params.train_vocab, params.count.pattern, params.run.checkpoint_every
-    goal = Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to)
-    sizes = [asked.vocab_size, *asked.vocab_sizes]
-    key = unit_key(
-        stage="train-vocab",
-        code=code_digest("train-vocab"),
-        counts=sha256_file(table),
-        base=None if base is None else base.digest,
-        pattern=pattern,
-        special_tokens=asked.special_tokens,
-        sizes=sizes,
-        goal=asdict(goal),
-    )
-    return LearnTask(
-        name=f"{asked.vocab_size:,} tokens",
-        key=key,
-        table=table,
-        base=base,
-        pattern=pattern,
-        special_tokens=asked.special_tokens,
-        sizes=sizes,
-        goal=goal,
-        threads=memory.own_threads,
-        checkpoint=Checkpoint(root / CHECKPOINT_DIRECTORY, every) if every else None,
-    )
 
 
 def import_tokenizer(root: Path, asked: TokenizerSource, chat: Chat | None = None) -> StageSummary:

@@ -1,0 +1,115 @@
+"""count, first part: the documents of a unit → their pre-tokens, counted."""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+
+from tokenmill.config.source_params import Source
+from tokenmill.config.training_params import Count
+from tokenmill.console import Advance
+from tokenmill.corpus.drop import DropList
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.provenance import Samples
+from tokenmill.corpus.quarantine import GoodDocuments, LeftOut, left_out
+from tokenmill.corpus.units import Unit
+from tokenmill.counts.counter import Counter
+from tokenmill.counts.table import write_batches
+from tokenmill.pipeline.code_digest import code_digest
+from tokenmill.pipeline.unit_content import content
+from tokenmill.quantities import size
+from tokenmill.rounds import Task
+from tokenmill.stages.count_sums import part_name
+from tokenmill.storage.scratch import scratch_here
+from tokenmill.storage.unit_store import unit_key
+
+_ONE = Fraction(1)
+
+
+class CountFacts(msgspec.Struct, frozen=True):
+    """The sums of a unit, and its quarantine."""
+
+    n_documents: int
+    text_bytes: int
+    left: LeftOut
+
+    @property
+    def n_left_out(self) -> int:
+        """The number of documents and pieces in the quarantine."""
+        return self.left.n
+
+    def __str__(self) -> str:
+        return f"{self.n_documents:,} documents, {size(self.text_bytes)} of text"
+
+
+class CountTask(Task[CountFacts], frozen=True, kw_only=True):
+    """Counts the pre-tokens of one unit into one file for each group of its pieces.
+
+    `groups`: the groups, as indices of pieces. `drops`: the documents to leave out. `samples`: takes texts of the corpus.
+    `kept_mb`: the memory for counts. `scratch`: where counters spill what exceeds it.
+    """
+
+    source: Source
+    params: Count
+    groups: Sequence[Sequence[int]]
+    drops: DropList
+    samples: Samples
+    limits: Limits
+    kept_mb: int
+    scratch: Path
+
+    def run(self, folder: Path, advance: Advance) -> CountFacts:
+        """Writes the counts (see Task)."""
+        assert self.unit is not None
+        kept_mb = max(1, self.kept_mb // len(self.groups))
+        with scratch_here(self.scratch) as own_scratch:
+            counters = [
+                Counter(self.params.pattern, kept_mb, threads=1, spill_directory=own_scratch) for _ in self.groups
+            ]
+            counter_of = {
+                piece: counter for pieces, counter in zip(self.groups, counters, strict=True) for piece in pieces
+            }
+            n_documents = text_bytes = 0
+            documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.drops.find)
+            for piece, batch in documents:
+                self.samples.offer(self.unit.pieces[piece], batch)
+                counter_of[piece].update(batch.texts)
+                n_documents += len(batch.texts)
+                text_bytes += batch.text_bytes
+            for i, counter in enumerate(counters):
+                write_batches(counter.batches(), folder / part_name(i))
+        return CountFacts(n_documents, text_bytes, left_out(documents.left))
+
+
+def count_keys(
+    units: Sequence[Unit],
+    params: Count,
+    by_weight: Mapping[str, Mapping[Fraction, list[int]]],
+    drops: Mapping[str, DropList],
+) -> dict[str, str]:
+    """Each unit's key in the unit store, by unit name. `by_weight`: the groups of each unit's pieces. `drops`: the documents that
+    each unit leaves out."""
+    decides = {
+        "code": code_digest("count"),
+        "pattern": params.pattern,
+    }
+    return {
+        unit.name: unit_key(
+            stage="count",
+            content=content(unit, with_rows=False),
+            groups=list(by_weight[unit.name].values()),
+            drop=drops[unit.name].as_key(),
+            source=unit.source.reading.as_key(),
+            **decides,
+        )
+        for unit in units
+    }
+
+
+def groups_of(unit: Unit, weights: Mapping[str, Fraction]) -> dict[Fraction, list[int]]:
+    """The pieces of a unit, grouped by the weight of their shards."""
+    groups: dict[Fraction, list[int]] = {}
+    for i, piece in enumerate(unit.pieces):
+        groups.setdefault(weights.get(piece.shard.name, _ONE), []).append(i)
+    return groups

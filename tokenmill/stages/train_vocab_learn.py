@@ -1,0 +1,98 @@
+"""train-vocab, first part: counts of pre-tokens → tokenizers of several sizes, as one task."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import msgspec
+
+from tokenmill.config.params import Params
+from tokenmill.config.training_params import N_BYTES
+from tokenmill.console import Advance, progress
+from tokenmill.counts.table import read_counts
+from tokenmill.layout import CHECKPOINT_DIRECTORY
+from tokenmill.pipeline.code_digest import code_digest
+from tokenmill.pipeline.memory import Memory
+from tokenmill.rounds import Task
+from tokenmill.storage.atomic import sha256_file
+from tokenmill.storage.unit_store import unit_key
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.training.bpe import Goal, Running, extend, learn
+from tokenmill.training.checkpoint import Checkpoint
+
+
+class LearnFacts(msgspec.Struct, frozen=True):
+    """The figures of a training (see Learned), whose tokenizers are files."""
+
+    n_merges: int
+    last_count: int | None
+    n_text_tokens: int
+    n_left_out: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.n_merges:,} merges"
+
+
+class LearnTask(Task[LearnFacts], frozen=True, kw_only=True):
+    """Learns tokenizers of several sizes from a table of counts. `base`: the tokenizer to extend, or None. `sizes`: the largest
+    first. `threads`: those of the training."""
+
+    table: Path
+    base: Tokenizer | None
+    pattern: str | None
+    special_tokens: Sequence[str]
+    sizes: Sequence[int]
+    goal: Goal
+    threads: int
+    checkpoint: Checkpoint | None
+
+    def run(self, folder: Path, advance: Advance) -> LearnFacts:
+        """Writes a tokenizer.json for each size (see Task)."""
+        counts = read_counts(self.table)
+        n_done = 0
+        with progress("train-vocab", self.sizes[0], "tokens") as now:
+            now.skip(self.base.vocab_size if self.base else N_BYTES + len(self.special_tokens))
+
+            def show(n_tokens: int, _n_merges: int) -> None:
+                nonlocal n_done
+                now.add(n_tokens - n_done)
+                n_done = n_tokens
+
+            options = self.goal, Running(self.threads, show, self.checkpoint)
+            learned = (
+                extend(self.base, counts, self.sizes[0], *options)
+                if self.base
+                else learn(counts, self.sizes, self.pattern, self.special_tokens, *options)
+            )
+        for i, tokenizer in enumerate(learned.tokenizers):
+            (folder / f"{i:04}.json").write_text(json.dumps(tokenizer.document), encoding="utf-8")
+        return LearnFacts(learned.n_merges, learned.last_count, learned.n_text_tokens)
+
+
+def learn_task(root: Path, params: Params, memory: Memory, table: Path, base: Tokenizer | None) -> LearnTask:
+    asked, pattern, every = params.train_vocab, params.count.pattern, params.run.checkpoint_every
+    goal = Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to)
+    sizes = [asked.vocab_size, *asked.vocab_sizes]
+    key = unit_key(
+        stage="train-vocab",
+        code=code_digest("train-vocab"),
+        counts=sha256_file(table),
+        base=None if base is None else base.digest,
+        pattern=pattern,
+        special_tokens=asked.special_tokens,
+        sizes=sizes,
+        goal=asdict(goal),
+    )
+    return LearnTask(
+        name=f"{asked.vocab_size:,} tokens",
+        key=key,
+        table=table,
+        base=base,
+        pattern=pattern,
+        special_tokens=asked.special_tokens,
+        sizes=sizes,
+        goal=goal,
+        threads=memory.own_threads,
+        checkpoint=Checkpoint(root / CHECKPOINT_DIRECTORY, every) if every else None,
+    )
