@@ -267,18 +267,20 @@ def nothing():
     pass
 @flow(persist_result=False)
 def work():
-    def kill_and_work():
+    with watched() as work:
         nothing()
         EventsWorker.instance().wait_until_empty()
         os.kill(server._process.pid, signal.SIGKILL)
         for _ in range(100):  # of whose events Prefect would tell the server at the end, each for some seconds
             nothing()
-        return "done"
-    return watched(kill_and_work)
+        work.result = "done"
+    return work.result
 def build(_):
     global server
     server = Server.start()
-    assert server.run(work) == "done"
+    with server.serving():
+        work()
+    assert server.outcome == "done"
     raise TokenmillError("no room")
 cli.build._build = build
 sys.argv = ["tokenmill", "build"]

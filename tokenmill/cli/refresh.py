@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -67,9 +66,13 @@ def _refresh(_asked: argparse.Namespace) -> Answer:
         from tokenmill.orchestration.notify import notify
 
         block = load_params(path).refresh.notify
-        server.run(partial(notify, path.parent, block, Notice.of_failure(path.parent, error)))
+        with server.serving():
+            notify(path.parent, block, Notice.of_failure(path.parent, error))
         raise
-    return _answer(server.run(lambda: flow(str(path.parent))))
+    done: Any = None
+    with server.serving():
+        done = flow(str(path.parent))
+    return _answer(server.outcome if done is None else done)  # None: the server went away before the end
 
 
 def _answer(done: Any) -> Answer:
@@ -110,7 +113,8 @@ def _notify(root: Path, block: str | None, notice: Notice) -> None:
     from tokenmill.orchestration.server import Server
 
     try:
-        Server.start(root=root).run(partial(notify, root, block, notice))
+        with Server.start(root=root).serving():
+            notify(root, block, notice)
     except TokenmillError as error:
         say(f"notification {block}: could not be sent: {error}")
 

@@ -61,13 +61,12 @@ def run_build(
     the run was cancelled on the server. Raises TokenmillError.
     """
     root, server = Path(project), Server.current()
-
-    def work() -> list[StageSummary]:
-        with alone(root, wait=False, force=force, rehash=rehash):
-            build = server.prepared or start(root / PARAMS_FILE, only, force, rehash)
-            return _run(stages, build)
-
-    done = watched(work)
+    with watched() as work, alone(root, wait=False, force=force, rehash=rehash):
+        build = server.prepared or start(root / PARAMS_FILE, only, force, rehash)
+        with running(build):
+            stages(build)
+            work.result = build.finished()
+    done: list[StageSummary] | State[None] = work.result
     if not isinstance(done, State) and not server.is_gone:
         with suppress(*FAILURES):  # they do not fail the finished build
             create_table_artifact(rows(done), "tokenmill-build", f"What each stage of {root.resolve()} did")
@@ -85,20 +84,19 @@ def run_refresh(stages: Stages, project: str) -> State[Any]:
     If a build or refresh is already running, nothing is done and the state is Skipped.
     """
     root = Path(project).absolute()
-
-    def work() -> State[Any]:
+    with watched() as work:
         try:
             with alone(root, wait=False):
                 build = start(root / PARAMS_FILE, None, False, False)
                 done = refresh(build, partial(_run, stages))
+            notify(root, build.params.refresh.notify, Notice.of_end(root, done.past, str(done)))
+            say(f"refresh: {done}")
+            work.result = Completed(message=str(done), data=done.as_json())
         except BusyError as busy:
             say(f"refresh: skipped: {busy.holder}")
-            return Completed(name="Skipped", message=busy.holder, data=skipped(busy.holder))
-        notify(root, build.params.refresh.notify, Notice.of_end(root, done.past, str(done)))
-        say(f"refresh: {done}")
-        return Completed(message=str(done), data=done.as_json())
-
-    return watched(work)
+            work.result = Completed(name="Skipped", message=busy.holder, data=skipped(busy.holder))
+    state: State[Any] = work.result
+    return state
 
 
 def _run(stages: Stages, build: Build) -> list[StageSummary]:

@@ -8,11 +8,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -27,8 +27,6 @@ from tokenmill.errors import Terminated, TokenmillError
 from tokenmill.orchestration.address import check_standing, without_password
 from tokenmill.orchestration.home import Home
 from tokenmill.pipeline.build import Build
-
-T = TypeVar("T")
 
 _START_S_MAX = 120.0
 _END_S_MAX = 10.0  # longer than an embedded server takes to write its records and end
@@ -55,7 +53,7 @@ class Server:
     def __init__(self, prepared: Build | None = None) -> None:
         self.prepared = prepared
         self.home: Home | None = None
-        self.outcome: object = TokenmillError(
+        self.outcome: Any = TokenmillError(
             "",
             "Prefect's server went away before the build began.",
             "Start it and build again, or set run.engine: inline in params.yaml.",
@@ -69,7 +67,7 @@ class Server:
 
     @classmethod
     def start(cls, prepared: Build | None = None, root: Path = Path()) -> Self:
-        """The server that Prefect is configured to use, or else an embedded one, which takes some seconds (`run` waits for it).
+        """The server that Prefect is configured to use, or else an embedded one, which takes some seconds (`serving` waits for it).
 
         `root`: the project's folder, needed if no build is prepared. Raises TokenmillError if the configured server does not
         answer.
@@ -94,25 +92,26 @@ class Server:
         Server._current = Server._current or cls()
         return Server._current
 
-    def run(self, flow: Callable[[], T]) -> T:
-        """Runs a flow, and gives its result after the server has recorded it. Raises TokenmillError as the flow does, and
-        Terminated if the flow was cancelled on the server. If the server disappears meanwhile, the result stays the same."""
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """Serves the flow that the block runs; after the block, the server has recorded it. Raises TokenmillError as the flow does,
+        and Terminated if the flow was cancelled on the server. If the server disappears meanwhile, the block may end early, and
+        `outcome` has the result of the flow's work."""
         self._wait()
         Server._current = self
         try:
-            return flow()
+            yield
         except (CancelledRun, UnfinishedRun):  # UnfinishedRun: cancelled before the work began
             raise Terminated from None
         except (httpx.HTTPError, ObjectNotFound):  # the server is gone, or it does not know the flow run
             self.say_failure()
             if isinstance(self.outcome, BaseException):
                 raise self.outcome from None
-            return cast("T", self.outcome)
         finally:
             self._send_rest()
 
     def keep(self, outcome: object) -> None:
-        """Stores the result or exception of the flow's work. `run` uses it if the server cannot be informed of the end.
+        """Stores the result or exception of the flow's work. It is what counts if the server cannot be informed of the end.
 
         If the server does not answer now, Prefect retries none of its further calls.
         """

@@ -1,5 +1,7 @@
 """Runs a build from the command line as a run of the project's flow."""
 
+from typing import Any
+
 from tokenmill.layout import STAGES
 from tokenmill.orchestration.settings import quiet_environment
 from tokenmill.pipeline.build import Build
@@ -25,5 +27,10 @@ def run_in_flow(build: Build) -> list[StageSummary]:
 
     arguments = (str(build.root), build.only, build.force, build.rehash)
     flow = load_flow(build.root, "build", *arguments)
-    done: list[StageSummary] = server.run(lambda: flow(*arguments))
-    return done
+    done: Any = None
+    with server.serving():
+        done = flow(*arguments)
+    summaries: list[StageSummary] = (
+        server.outcome if done is None else done
+    )  # None: the server went away before the end
+    return summaries

@@ -6,9 +6,9 @@ that arrived meanwhile.
 
 import signal
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, cast
 from uuid import UUID
 
 from prefect import State
@@ -23,15 +23,21 @@ from tokenmill.console import Progress, say
 from tokenmill.errors import Terminated
 from tokenmill.orchestration.server import FAILURES, Server
 
-T = TypeVar("T")
-
 _LOOK_EVERY_S = 1.0
 _AGAIN_S = 3.0
 _LAST_WORD_S_MAX = 5.0
 
 
-def watched(work: Callable[[], T]) -> T | State[None]:
-    """Runs `work` in the current flow run; gives its result, or the state Cancelled if the run was cancelled on the server.
+class Work:
+    """The work of a flow run. `result`: what it made; the state Cancelled if the run was cancelled on the server."""
+
+    result: Any = None
+
+
+@contextmanager
+def watched() -> Iterator[Work]:
+    """Watches the current flow run while the block works, which sets the yielded `result`. A cancellation on the server ends the
+    block.
 
     Meanwhile the artifacts tokenmill-STAGE show the progress of each stage. An unreachable server does not stop the work.
     """
@@ -39,20 +45,20 @@ def watched(work: Callable[[], T]) -> T | State[None]:
     ended, cancelled = threading.Event(), threading.Event()
     watch = threading.Thread(target=_watch, args=(server, UUID(flow_run.id), ended, cancelled), daemon=True)
     watch.start()
-    outcome: object = None
+    work, outcome = Work(), cast(object, None)
     try:
-        outcome = done = work()
+        yield work
+        outcome = work.result
     except BaseException as error:
         outcome = Terminated() if isinstance(error, TerminationSignal) else error
-        if cancelled.is_set() and isinstance(outcome, (KeyboardInterrupt, Terminated)):
-            return _cancelled()
-        raise
+        if not (cancelled.is_set() and isinstance(outcome, (KeyboardInterrupt, Terminated))):
+            raise
+        work.result = _cancelled()
     finally:
         ended.set()  # keeps the watcher from sending the signal again
         server.keep(outcome)
         if not server.is_gone:
             watch.join(_LAST_WORD_S_MAX)
-    return done
 
 
 def end_what_was_cancelled(flow: Any, flow_run: Any, state: Any) -> None:
