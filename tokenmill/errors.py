@@ -18,7 +18,6 @@
     ├── BusyError                another process builds the project
     ├── StorageError             object storage: a name, the credentials, or a permission
     ├── ValidationError          a dataset that is not what it says
-    │   └── WrongRowError        a row of it that does not match its document
     ├── ClusterError             the cluster of run.engine, or a worker of it
     ├── ProjectCodeError         a flow or task of the project itself
     ├── UnitTimeoutError         a unit took longer than run.unit_timeout_s allows
@@ -226,14 +225,6 @@ class ValidationError(TokenmillError):
     """A dataset does not hold what its manifest or its input says."""
 
     code = "TM501"
-
-
-class WrongRowError(ValidationError):
-    """A row of a dataset does not match its document. `shard`, `row`: the input file, and the document's row in it from 0."""
-
-    def __init__(self, shard: str, row: int, what: str) -> None:
-        self.row: int = row
-        super().__init__(f"{shard}: row {row}", what)
 
 
 class ClusterError(TokenmillError):

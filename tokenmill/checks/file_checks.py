@@ -12,7 +12,7 @@ from tokenmill.artifacts.golden import sample_engines
 from tokenmill.chat.answers import AnswerCounts, added
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.rendering import ChatSettings
-from tokenmill.checks.findings import Finding, of_error
+from tokenmill.checks.findings import Finding, WrongRowError, of_error
 from tokenmill.checks.row_checks import Judge, check_sample, check_span
 from tokenmill.checks.spans import aligned
 from tokenmill.checks.subject import Subject
@@ -29,7 +29,7 @@ from tokenmill.dataset.manifest import MANIFEST_FILE, OutputShard
 from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens_digest import TokensDigest
-from tokenmill.errors import DamagedError, TokenizerError, ValidationError, WrongRowError
+from tokenmill.errors import DamagedError, TokenizerError, ValidationError
 from tokenmill.formats.parquet import check_counts, read_tokens
 from tokenmill.formats.tokens import id_type, schema
 from tokenmill.quantities import size

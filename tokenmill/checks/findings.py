@@ -4,11 +4,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tokenmill.dataset.manifest import MANIFEST_FILE
-from tokenmill.errors import TokenmillError, ValidationError, WrongRowError
+from tokenmill.errors import TokenmillError, ValidationError
 
 BUILD = "Run `tokenmill build`."
 FORCE = "Run `tokenmill build --force`."
 COPY = "Copy the dataset again, or run `tokenmill build --force`."
+
+
+class WrongRowError(ValidationError):
+    """A row of a dataset does not match its document. `shard`, `row`: the input file, and the document's row in it from 0."""
+
+    def __init__(self, shard: str, row: int, what: str) -> None:
+        self.row: int = row
+        super().__init__(f"{shard}: row {row}", what)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.chat.answers import AnswerCounts
+from tokenmill.checks.findings import WrongRowError
 from tokenmill.corpus.reader import Batch
-from tokenmill.errors import WrongRowError
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,8 @@ class Build:
         """The values that its stages share. The documents are cut into units on first access. Raises CorpusError or Stopped."""
         digests, source = Digests(self.root, trust=not self.rehash), self.params.source
         corpus = cut(self.shards, digests, source.unit_bytes_min, source.unit_bytes_max, self.memory.own_threads)
-        return Project(self.root, self.params, corpus, self.memory, digests, self.store, self.force)
+        recorded = partial(dvc_stage.recorded_files, self.root)
+        return Project(self.root, self.params, corpus, self.memory, digests, self.store, self.force, recorded)
 
     def driver(self) -> Driver:
         """What runs the tasks of a stage."""

@@ -1,6 +1,6 @@
 """The values of one build that its stages share."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from tokenmill.storage.unit_store import UnitStore
 @dataclass(frozen=True)
 class Project:
     """A project while it is built. `corpus`: its documents in units. `digests`: facts about its files. `store`: finished units.
-    `force`: whether the build runs finished units again."""
+    `force`: whether the build runs finished units again. `recorded`: gives the files that a stage's last run made, by name
+    relative to `root`, with their paths in DVC's cache."""
 
     root: Path
     params: Params
@@ -27,6 +28,7 @@ class Project:
     digests: Digests
     store: UnitStore
     force: bool
+    recorded: Callable[[str], Mapping[str, Path]]
 
     @property
     def units(self) -> list[Unit]:

@@ -32,7 +32,6 @@ from tokenmill.stages.encode_units import EncodeTask, encode_keys
 from tokenmill.stages.encoder import Encoder, read_encoders
 from tokenmill.storage.atomic import remove_tree, write_directory
 from tokenmill.summary import StageSummary
-from tokenmill.versioning.dvc_stage import recorded_files
 
 _WARM_BYTES_MIN = 1 << 24  # of files to encode; warming takes as long as encoding some 10 MB
 
@@ -120,7 +119,7 @@ def _is_within_limits(source: Source, facts: EncodeFacts) -> bool:
 
 def _take_over(project: Project, lacking: Set[str]) -> None:
     """Adds units that the store lacks from the dataset in dvc.lock. After `dvc pull` in a new clone, these are all units."""
-    files = recorded_files(project.root, "encode")
+    files = project.recorded("encode")
     if n := take_over(project.store, lacking, files, project.memory.own_threads):
         say(f"encode: {n:,} units taken over from the dataset that dvc.lock records")
 
