@@ -11,9 +11,9 @@ import pytest
 import tiktoken
 import tiktoken.load
 
+from tests.builders.tokenizer_files import DOCUMENT, GPT2, NEXT_ID, VOCAB, changed, with_added
+from tests.builders.trained import TOKENIZER
 from tests.conftest import REPOSITORY
-from tests.tokenizer.formats.test_tokenizer_json import DOCUMENT, GPT2, NEXT_ID, VOCAB, changed, with_added
-from tests.tokenizer.test_tokenizer import TOKENIZER
 from tokenmill import Tokenizer
 from tokenmill.analysis.inspect import check_tokenizer
 from tokenmill.cli.main import main

@@ -11,8 +11,8 @@ import pytest
 import tokenizers
 import zstandard
 
-from tests.tokenizer.formats.test_tokenizer_json import DOCUMENT, changed
-from tests.tokenizer.test_tokenizer import TEXT, TOKENIZER, TRICKY
+from tests.builders.tokenizer_files import DOCUMENT, changed
+from tests.builders.trained import TEXT, TOKENIZER, TRICKY
 from tokenmill.analysis import validate_encoder
 from tokenmill.analysis.validate_encoder import main
 

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.builders.format_files import OF_TEXTS
 from tests.builders.teams import build
 from tests.conftest import Project, make_project
-from tests.formats.test_formats import OF_TEXTS
 from tokenmill import console
 from tokenmill.analysis.verify import Verdict, VerifyOptions, verify
 from tokenmill.dataset.manifest import FileSet, Manifest, SetPart, TableFile, read_manifest, write_manifest
@@ -134,7 +134,7 @@ def fresh(tokens: Path, files: list[TableFile]) -> list[TableFile]:
 
 
 def shape_of(manifest: Manifest) -> Any:
-    from tests.file_sets.test_file_sets import shape
+    from tests.builders.built_sets import shape
 
     return shape(manifest)
 

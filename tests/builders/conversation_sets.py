@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from tests.builders.rounds import driven
-from tests.tokenizer.test_tokenizer import TOKENIZER
+from tests.builders.trained import TOKENIZER
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.corpus.reader import Batch

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.builders.conversation_sets import StandIn, canonical
-from tests.tokenizer.test_tokenizer import TOKENIZER
+from tests.builders.trained import TOKENIZER
 from tokenmill.checks.file_checks import DocumentRules, DocumentsFile, check_file
 from tokenmill.checks.row_checks import Judge, check_sample, check_span
 from tokenmill.checks.spans import Span

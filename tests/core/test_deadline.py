@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from tests.core.test_encode import BYTES, encoder
+from tests.builders.core_calls import BYTES, encoder
 from tokenmill import _core
 from tokenmill.errors import PatternError, UnitTimeoutError
 

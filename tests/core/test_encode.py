@@ -14,30 +14,11 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 import tokenmill
 from tests import reference
-from tests.core.test_train import ORDER, Pair, learned, source_text
+from tests.builders.core_calls import BYTES, ORDER, Pair, encoder, learned, source_text
 from tokenmill import _core
 from tokenmill.errors import CorpusError, TokenizerError
 
 GPT2 = _core.patterns()["gpt2"]
-BYTES = [bytes([byte]) for byte in ORDER]
-
-
-def encoder(
-    tokens: dict[bytes, int], merges: list[Pair], steps: list[str] | None = None,
-    added: list[tuple[int, bytes, bool]] = [], ignore_merges: bool = False,  # noqa: B006
-) -> Any:  # fmt: skip
-    vocabulary = pa.record_batch(
-        {"id": pa.array(list(tokens.values()), pa.uint32()), "token": pa.array(list(tokens), pa.binary())}
-    )
-    rows = [(tokens[a], tokens[b], rank, tokens[a + b]) for rank, (a, b) in enumerate(merges)]
-    names = ("left", "right", "rank", "token")
-    merged = pa.record_batch({name: pa.array([row[i] for row in rows], pa.uint32()) for i, name in enumerate(names)})
-    extra = pa.record_batch({
-        "id": pa.array([row[0] for row in added], pa.uint32()),
-        "token": pa.array([row[1] for row in added], pa.binary()),
-        "in_text": pa.array([row[2] for row in added], pa.bool_()),
-    })  # fmt: skip
-    return _core.Encoder([] if steps is None else steps, vocabulary, merged, extra, ignore_merges)
 
 
 def vocabulary_of(merges: list[Pair]) -> dict[bytes, int]:

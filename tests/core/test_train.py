@@ -2,10 +2,7 @@
 
 import json
 import random
-import struct
 import threading
-from collections.abc import Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,44 +11,13 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from tests import reference, reference_scores
+from tests.builders.core_calls import BYTES, ORDER, Pair, learned, source_text, table_of
 from tokenmill import _core
 from tokenmill.errors import CountsError
 
 GPT2 = _core.patterns()["gpt2"]
-ORDER = _core.byte_order()
-BYTES = [bytes([byte]) for byte in ORDER]
-Pair = tuple[bytes, bytes]
 NUMBERS = st.integers(1, 5) | st.sampled_from([20, 60])
 COUNTS = st.dictionaries(st.text(alphabet="aab ", min_size=1, max_size=10), NUMBERS, min_size=1, max_size=6)
-
-
-def learned(
-    counts: dict[bytes, int], n_tokens: int, least: int = 1, longest: int | None = None,
-    forbidden: Sequence[bytes] = (), threads: int = 1, score: str = "count",
-) -> tuple[list[Pair], pa.Table]:  # fmt: skip
-    """The merges as bytes, and the table that the core gave."""
-    pretokens = pa.array(list(counts), pa.binary())
-    numbers = pa.array(list(counts.values()), pa.uint64())
-    goal = (n_tokens, score, least, longest, list(forbidden), threads)
-    table = table_of(_core.train(pretokens, numbers, BYTES, 256, *goal, None, None, None)[0])
-    # A token's id does not tell when it was made where a pair came up again, so the bytes are found by repetition.
-    tokens = {place: bytes([byte]) for place, byte in enumerate(ORDER)}
-    rows = list(zip(*(table[name].to_pylist() for name in ("left", "right", "token")), strict=True))
-    for _ in rows:
-        for left, right, token in rows:
-            if left in tokens and right in tokens:
-                tokens[token] = tokens[left] + tokens[right]
-        if all(token in tokens for _, _, token in rows):
-            break
-    return [(tokens[left], tokens[right]) for left, right, _ in rows], table
-
-
-def table_of(merges: bytes) -> pa.Table:
-    """Merges as the core gives them, in columns."""
-    columns = list(zip(*struct.iter_unpack("<IIIQ", merges), strict=True)) or [()] * 4
-    kinds = [pa.uint32()] * 3 + [pa.uint64()]
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-    return pa.table(arrays, names=["left", "right", "token", "count"])
 
 
 def by_tokenizers(counts: dict[str, int], n_tokens: int, least: int = 1, longest: int | None = None) -> list[Pair]:
@@ -76,11 +42,6 @@ def merges_of(tokenizer: Tokenizer) -> list[Pair]:
 
 def encoded(counts: dict[str, int]) -> dict[bytes, int]:
     return {text.encode(): count for text, count in counts.items()}
-
-
-def source_text() -> list[str]:
-    paths = sorted(Path(json.__file__).parent.parent.glob("*.py"))
-    return [path.read_text(encoding="utf-8") for path in paths[:50]]
 
 
 @pytest.mark.parametrize("score", reference_scores.SCORES)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.corpus.test_reader import HARD_ROWS, SEPARATOR, error_of, jsonl, table, write_ipc, zstd
+from tests.builders.shards import HARD_ROWS, SEPARATOR, error_of, jsonl, table, write_ipc, zstd
 
 GOOD = b'{"id": "a", "text": "x"}\n\n'  # a blank line, so that lines and rows differ
 

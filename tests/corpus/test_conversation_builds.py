@@ -12,9 +12,9 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+from tests.builders.shards import conversation_table
 from tests.builders.teams import build, cli
 from tests.conftest import Project, make_project
-from tests.corpus.test_conversation_files import table
 from tokenmill.corpus.conversations import of_messages
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.layout import PROVENANCE_FILE
@@ -33,7 +33,7 @@ BAD = {"id": "bad", "messages": [{"role": "user", "content": "x"}, {"role": "bot
 def write(project: Project, name: str, rows: list[dict[str, Any]]) -> Path:
     path = project.root / "data/raw" / name
     if name.endswith(".parquet"):
-        pq.write_table(table(rows), path)
+        pq.write_table(conversation_table(rows), path)
     else:
         path.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
     return path

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.corpus.test_reader import shard, write_ipc, zstd
+from tests.builders.shards import conversation_table, shard, write_ipc, zstd
 from tokenmill.config.sources import Conversations, Reading
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
 from tokenmill.corpus.conversations import of_messages
@@ -62,21 +62,15 @@ def as_text(rows: Rows) -> Rows:
     ]
 
 
-def table(rows: Rows) -> pa.Table:
-    """A table in which structs have null for each key that a row lacks. Without tools, their column is of nulls."""
-    names = list(dict.fromkeys([*(name for row in rows for name in row), "tools"]))
-    return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
-
-
 WRITERS: dict[str, Callable[[Path, Rows], object]] = {
     "a.jsonl": lambda path, rows: path.write_bytes(lines(rows)),
     "a.jsonl.gz": lambda path, rows: path.write_bytes(gzip.compress(lines(rows))),
     "a.jsonl.zst": lambda path, rows: path.write_bytes(zstd(lines(rows))),
     "text.jsonl": lambda path, rows: path.write_bytes(lines(as_text(rows))),
-    "a.parquet": lambda path, rows: pq.write_table(table(rows), path, row_group_size=2),
-    "text.parquet": lambda path, rows: pq.write_table(table(as_text(rows)), path),
-    "file.arrow": lambda path, rows: write_ipc(path, table(rows), pa.ipc.new_file),
-    "stream.arrow": lambda path, rows: write_ipc(path, table(rows), pa.ipc.new_stream),
+    "a.parquet": lambda path, rows: pq.write_table(conversation_table(rows), path, row_group_size=2),
+    "text.parquet": lambda path, rows: pq.write_table(conversation_table(as_text(rows)), path),
+    "file.arrow": lambda path, rows: write_ipc(path, conversation_table(rows), pa.ipc.new_file),
+    "stream.arrow": lambda path, rows: write_ipc(path, conversation_table(rows), pa.ipc.new_stream),
 }
 
 
@@ -150,7 +144,7 @@ def test_any_conversations_come_back_equal_in_batches_of_any_size(
     path = tmp_path_factory.mktemp("any") / name
     WRITERS[name](path, rows)
     if name in ("a.parquet", "file.arrow", "stream.arrow"):
-        kind = table(rows).schema.field("messages").type
+        kind = conversation_table(rows).schema.field("messages").type
         rows = [row | {"messages": in_schema_order(row["messages"], kind)} for row in rows]
     batches = read(path, batch_bytes=batch_bytes)
     assert found_in(batches) == expected_of(rows)
@@ -434,7 +428,7 @@ def test_a_column_of_a_type_that_json_lacks_is_refused(tmp_path: Path, kind: pa.
 def test_lines_may_lack_the_tools_and_tables_may_not(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(lines([ROWS[0]]))
     assert found_in(read(tmp_path / "a.jsonl")) == expected_of([ROWS[0]])
-    pq.write_table(table([ROWS[0]]).select(["id", "messages"]), tmp_path / "a.parquet")
+    pq.write_table(conversation_table([ROWS[0]]).select(["id", "messages"]), tmp_path / "a.parquet")
     with pytest.raises(ColumnError, match=r"'tools' is missing.*Set source\.tools_column .* or to null"):
         read(tmp_path / "a.parquet")
 
@@ -470,8 +464,11 @@ def test_a_column_of_the_template_that_is_the_id_cannot_be_null(tmp_path: Path) 
 def test_a_large_record_batch_is_made_in_pieces(tmp_path: Path) -> None:
     rows = many(3000)
     rows[2500]["messages"][0]["role"] = "bot"
-    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_file(file, table(rows).schema) as writer:
-        writer.write_table(table(rows))
+    with (
+        pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file,
+        pa.ipc.new_file(file, conversation_table(rows).schema) as writer,
+    ):
+        writer.write_table(conversation_table(rows))
     bad: list[BadDocument] = []
     found = read(tmp_path / "a.arrow", on_bad=bad.append)
     assert [one.row for one in bad] == [2500]
@@ -530,7 +527,7 @@ def test_units_of_a_large_file_give_the_conversations_and_rows_of_the_whole(tmp_
     if name == "a.jsonl":
         (tmp_path / name).write_bytes(lines(rows))
     else:
-        pq.write_table(table(rows), tmp_path / name, row_group_size=30)
+        pq.write_table(conversation_table(rows), tmp_path / name, row_group_size=30)
     (whole,) = find_shards(tmp_path, name)
     units = cut([whole], Digests(tmp_path / "facts"), 0, 4000, 1).units
     assert len(units) > 2
@@ -554,7 +551,7 @@ def test_rows_of_lists_that_are_read_at_once_are_bounded_where_averages_mislead(
     long = [{"id": "a", "messages": [{"role": "user", "content": f"{i}" + "x" * 3000}] * 9} for i in range(99)]
     path = tmp_path / "a.parquet"
     pq.write_table(
-        table(short + long),
+        conversation_table(short + long),
         path,
         data_page_size=20_000,
         data_page_version=version,

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.builders.shards import array, error_of, jsonl, read, texts_of, zstd
 from tests.conftest import Project
-from tests.corpus.test_reader import array, error_of, jsonl, read, texts_of, zstd
 from tokenmill.config.sources import Reading
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.limits import Limits

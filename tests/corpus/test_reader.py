@@ -6,9 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,43 +14,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.builders.shards import (
+    HARD_ROWS,
+    SEPARATOR,
+    Rows,
+    array,
+    jsonl,
+    read,
+    shard,
+    table,
+    texts_of,
+    write_ipc,
+    zstd,
+)
 from tokenmill.config.sources import Reading
 from tokenmill.corpus import formats
-from tokenmill.corpus.limits import UNBOUNDED
-from tokenmill.corpus.reader import Batch, Shard, find_shards, read_batches
+from tokenmill.corpus.reader import Batch, Shard, read_batches
 from tokenmill.errors import CorpusError
-
-Rows = list[tuple[str, str]]  # id, text
-SEPARATOR = "<|>"
-
-
-def zstd(data: bytes) -> bytes:
-    return pa.Codec("zstd").compress(data, asbytes=True)
-
-
-def jsonl(rows: Rows) -> bytes:
-    return b"".join(json.dumps({"id": i, "more": [1, {"x": None}], "text": t}).encode() + b"\n" for i, t in rows)
-
-
-def array(rows: Rows, indent: int | None = None) -> str:
-    return json.dumps([{"id": i, "more": [1, {"x": "]},"}], "text": t} for i, t in rows], indent=indent)
-
-
-def table(rows: Rows, kind: pa.DataType | None = None) -> pa.Table:
-    texts = pa.array([t for _, t in rows], pa.string())
-    return pa.table(
-        {
-            "id": pa.array([i for i, _ in rows], pa.string()),
-            "text": texts.dictionary_encode() if kind == "dictionary" else texts.cast(kind or pa.string()),
-            "more": pa.array([None] * len(rows), pa.int8()),
-        }
-    )
-
-
-def write_ipc(path: Path, rows: pa.Table, new: Callable[..., Any]) -> None:
-    with pa.OSFile(str(path), "wb") as file, new(file, rows.schema) as writer:
-        writer.write_table(rows, max_chunksize=2)
-
 
 WRITERS: dict[str, Callable[[Path, Rows], object]] = {
     "a.jsonl": lambda path, rows: path.write_bytes(jsonl(rows)),
@@ -78,18 +56,6 @@ WRITERS: dict[str, Callable[[Path, Rows], object]] = {
     "file.arrow": lambda path, rows: write_ipc(path, table(rows), pa.ipc.new_file),
     "stream.arrow": lambda path, rows: write_ipc(path, table(rows), pa.ipc.new_stream),
 }
-HARD_ROWS = [("a", "plain"), ("b", ""), ("7", "naïve 東京 🙂 \x00 \u2028 \r\n"), ("", '"\\/\t'), ("e", "é" * 40)]
-
-
-def shard(path: Path) -> Shard:
-    return find_shards(path.parent, path.name)[0]
-
-
-def read(path: Path, id_column: str | None = "id", separator: str | None = None, **options: Any) -> list[Batch]:
-    reading = Reading(options.pop("text_column", "text"), id_column, separator)
-    limits = options.pop("limits", UNBOUNDED)
-    limits = replace(limits, batch_bytes=options.pop("batch_bytes", limits.batch_bytes))
-    return list(read_batches(shard(path), reading, limits=limits, **options))
 
 
 def rows_of(batches: list[Batch]) -> Rows:
@@ -97,18 +63,6 @@ def rows_of(batches: list[Batch]) -> Rows:
         batch.texts.validate(full=True)
         assert batch.texts.type == pa.large_string() and batch.texts.null_count == 0
     return [row for b in batches if b.ids for row in zip(b.ids.to_pylist(), b.texts.to_pylist(), strict=True)]
-
-
-def texts_of(batches: list[Batch]) -> list[str]:
-    return [text for batch in batches for text in batch.texts.to_pylist()]
-
-
-def error_of(path: Path, **options: Any) -> str:
-    with pytest.raises(CorpusError) as raised:
-        read(path, **options)
-    assert path.name in str(raised.value)
-    assert "\n" not in str(raised.value)
-    return str(raised.value)
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.builders.conversation_sets import Conversation, manifest_of, write_unit
+from tests.builders.trained import TOKENIZER
 from tests.dataset.test_earlier import MADE
-from tests.tokenizer.test_tokenizer import TOKENIZER
 from tokenmill.checks.findings import in_manifest
 from tokenmill.checks.manifest_checks import wrong_digest, wrong_in_itself
 from tokenmill.checks.table_checks import differing_tables

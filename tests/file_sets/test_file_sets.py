@@ -11,15 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import tokenmill
+from tests.builders.built_sets import items
+from tests.builders.format_files import OF_TEXTS
 from tests.builders.teams import build, cli
 from tests.conftest import Project, make_project
-from tests.formats.test_formats import OF_TEXTS
-from tokenmill.dataset.manifest import FileSet, Manifest, read_manifest
+from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import ParamsError
 from tokenmill.file_sets.order import Order, order_key
-from tokenmill.formats.interface import Shape
-from tokenmill.formats.table import SET_FORMATS
-from tokenmill.formats.tokens import id_type
 
 DOCUMENTS = {
     "a.jsonl": [f"the {n} cat sat on mat {n * n}" for n in range(40)],
@@ -57,28 +55,6 @@ def documents(project: Project) -> list[tuple[str, list[int]]]:
 def index(project: Project) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pq.read_table(project.root / "data/tables/documents.parquet").to_pylist()
     return rows
-
-
-def shape(manifest: Manifest) -> Shape:
-    begin, end = manifest.begin_of_document_id, manifest.end_of_document_id
-    pack = manifest.files.pack if manifest.files else None
-    length, has_labels = (pack.length, pack.labels) if pack and pack.output == "rows" else (None, False)
-    ids = id_type(manifest.id_max)
-    has_mask = manifest.has_mask
-    return Shape(ids, manifest.id_max, manifest.tokenizer_digest, begin, end, True, length, has_labels, has_mask)
-
-
-def items(project: Project, one: FileSet) -> list[list[dict[str, Any]]]:
-    """The items of each part of a set, as the format reads them."""
-    tokens = project.root / "data/tokens"
-    manifest = read_manifest(tokens)
-    parts = []
-    for part in one.parts:
-        first = tokens / part.files[0].name
-        stem = first.name.split(".")[0]
-        batches = SET_FORMATS[one.format].read(first.parent, stem, shape(manifest))
-        parts.append([row for batch in batches for row in batch.to_pylist()])
-    return parts
 
 
 def ids(project: Project, format: str, split: str | None = None, epoch: int | None = None) -> list[list[int]]:

@@ -13,9 +13,9 @@ import pytest
 from ruamel.yaml import YAML
 
 import tokenmill
+from tests.builders.built_sets import items
 from tests.builders.teams import build, cli
 from tests.conftest import Project, make_project
-from tests.file_sets.test_file_sets import items
 from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
 from tokenmill.errors import ParamsError
 

@@ -12,17 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.formats.test_formats import (
-    OF_TEXTS,
-    document,
-    formats,
-    ids_of,
-    kinds,
-    labelled,
-    read,
-    shape_of,
-    write,
-)
+from tests.builders.format_files import OF_TEXTS, document, formats, ids_of, kinds, labelled, read, shape_of, write
 from tokenmill.errors import ValidationError
 from tokenmill.formats.interface import Format, Shape
 from tokenmill.formats.table import SET_FORMATS
@@ -191,7 +181,7 @@ def test_starts_of_another_part_are_found(tmp_path: Path) -> None:
 
 def test_labels_of_another_length_are_found(tmp_path: Path) -> None:
     shape = shape_of("u2", True, has_labels=True)
-    items = labelled(shape)
+    items = labelled()
     for format in (SET_FORMATS[name] for name in ("parquet", "arrow", "mds")):
         with pytest.raises(ValidationError, match="item 1: expected 2 values of labels, one for each id; found 1"):
             write(format, tmp_path / format.name, [items[0], items[1] | {"labels": [1]}], shape)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.builders.format_files import GIB, batch_of, compare, document, id_types, read, shape_of, write
 from tests.builders.format_readers import READERS
-from tests.formats.test_formats import GIB, batch_of, compare, document, id_types, read, shape_of, write
 from tokenmill.errors import ValidationError
 from tokenmill.formats.interface import Format, Shape
 from tokenmill.formats.table import SET_FORMATS

@@ -7,9 +7,9 @@ import pytest
 import tokenizers
 
 import tokenmill
+from tests.builders.character_tokenizers import SHAPES, TEXTS
 from tests.builders.teams import cli
 from tests.conftest import Project
-from tests.tokenizer.test_character_engine import SHAPES, TEXTS
 
 DOCUMENTS = {
     "a.jsonl": [f"{n}  {text}" for n, text in enumerate(TEXTS)],

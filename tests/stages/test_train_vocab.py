@@ -1,11 +1,8 @@
 """Training gives the merges and ids of `tokenizers`' BpeTrainer."""
 
-import inspect
 import json
-import random
 import subprocess
 import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,21 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, trainers
 
+from tests.builders.trained import END, TEXT, trained
 from tests.conftest import Project
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.errors import CountsError, ParamsError, PatternError
 from tokenmill.tokenizer.model import characters_of
 from tokenmill.training.bpe import Goal, Running, changed_documents, extend, learn
 from tokenmill.training.checkpoint import Checkpoint, key_of
-
-TEXT = [inspect.getsource(module) for module in (json.decoder, json.encoder, textwrap, random, inspect)]
-END = "<|endoftext|>"
-
-
-def trained(texts: Sequence[str], pattern: str | None = "gpt2", **settings: Any) -> Tokenizer:
-    counter = Counter(pattern)
-    counter.update(texts)
-    return train_vocab(counter.finish(), pattern=pattern, **settings)
 
 
 def counted(texts: Sequence[str]) -> pa.Table:

@@ -9,7 +9,7 @@ import tokenizers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.tokenizer.formats.test_tokenizer_json import DOCUMENT, GPT2, ISOLATED, LAST, VOCAB, with_added
+from tests.builders.tokenizer_files import DOCUMENT, GPT2, ISOLATED, LAST, VOCAB, with_added
 from tokenmill import Tokenizer, _core
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.added_tokens import normalized

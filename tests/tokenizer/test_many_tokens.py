@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import tokenizers
 
-from tests.tokenizer.formats.test_tokenizer_json import DOCUMENT, FLAGS, NEXT_ID
+from tests.builders.tokenizer_files import DOCUMENT, FLAGS, NEXT_ID
 from tokenmill import Tokenizer, _core
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.rendering import ChatSettings

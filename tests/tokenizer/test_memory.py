@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tokenizer.formats.test_tokenizer_json import DOCUMENT
+from tests.builders.tokenizer_files import DOCUMENT
 from tokenmill import Tokenizer
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.tokenizer.formats.test_tokenizer_json import WORD_PIECE
-from tests.tokenizer.test_character_engine import SHAPES
-from tests.tokenizer.test_tokenizer import PATTERNS, TOKENIZER, TRICKY
+from tests.builders.character_tokenizers import SHAPES
+from tests.builders.tokenizer_files import WORD_PIECE
+from tests.builders.trained import PATTERNS, TOKENIZER, TRICKY
 from tokenmill import Counter, Tokenizer, train_vocab
 
 

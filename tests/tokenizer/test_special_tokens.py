@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 import tiktoken
 
+from tests.builders.tokenizer_files import IN_TOKENIZERS, changed, loaded, with_added
+from tests.builders.trained import END, SPECIAL, TOKENIZER
 from tests.conftest import SHARED, Project
-from tests.tokenizer.formats.test_tokenizer_json import IN_TOKENIZERS, changed, loaded, with_added
-from tests.tokenizer.test_tokenizer import END, SPECIAL, TOKENIZER
 from tokenmill import Tokenizer
 from tokenmill.errors import CorpusError, ParamsError, SpecialTokenError, TokenizerError
 

@@ -19,28 +19,12 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.stages.test_train_vocab import END, TEXT, trained
+from tests.builders.trained import END, PATTERNS, SPECIAL, TEXT, TOKENIZER, TRICKY, trained
 from tokenmill import Counter, Tokenizer, _core, train_vocab
 from tokenmill.errors import CorpusError, ParamsError, PatternError, TokenizerError
 from tokenmill.tokenizer.model import characters_of
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-
-SPECIAL = [END, "<|pad|>"]
-TOKENIZER = trained(TEXT, vocab_size=1200, special_tokens=SPECIAL)
-TRICKY = [
-    "",
-    " ",
-    "   \n\n\t x  ",
-    "it's they'LL I'd",
-    "naïve café – 東京 🙂 👩‍👩‍👧 é̂",
-    "\x00\x01\r\n\x7f\u2028\ufeff",
-    "0123456789 12 345",
-    f"a{END}b<|pad|><|pad|",
-    "def f(x):\n    return x ** 2\n" * 3,
-    "a" * 5000,
-]
-PATTERNS = ["gpt2", "cl100k", "o200k", "llama3", "qwen2", "deepseek", "starcoder", None, r"\s+|[^\s]+"]
 
 
 @given(st.text())

@@ -11,8 +11,8 @@ import pytest
 import tokenmill
 from tests.builders.document_sets import documents_dataset
 from tests.builders.teams import cli, make_team
+from tests.builders.trained import TOKENIZER
 from tests.conftest import Project, make_project
-from tests.tokenizer.test_tokenizer import TOKENIZER
 from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.config.training_params import TokenizerSource
 from tokenmill.dataset.manifest import parse_manifest

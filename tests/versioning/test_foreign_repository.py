@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.teams import identify, run
-from tests.tokenizer.test_tokenizer import TOKENIZER
+from tests.builders.trained import TOKENIZER
 from tokenmill.config.training_params import TokenizerSource
 from tokenmill.errors import VersionsError
 from tokenmill.versioning.import_tokenizer import pin_anew

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from tests.tokenizer.test_tokenizer import TOKENIZER
+from tests.builders.trained import TOKENIZER
 from tokenmill import Tokenizer
 from tokenmill.config.lockfile import read_pin, write_pin
 from tokenmill.config.training_params import TokenizerSource

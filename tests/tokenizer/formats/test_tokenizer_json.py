@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import itertools
 import json
 import os
 import random
@@ -14,51 +13,32 @@ import pyarrow as pa
 import pytest
 import tokenizers
 
+from tests.builders.tokenizer_files import (
+    DOCUMENT,
+    FLAGS,
+    GPT2,
+    IN_TOKENIZERS,
+    ISOLATED,
+    LAST,
+    MERGES,
+    NEXT_ID,
+    VOCAB,
+    WORD_PIECE,
+    changed,
+    loaded,
+    split,
+    with_added,
+)
+from tests.builders.trained import TOKENIZER, TRICKY
 from tests.conftest import SHARED
-from tests.tokenizer.test_tokenizer import TOKENIZER, TRICKY
 from tokenmill import Tokenizer, _core
 from tokenmill.errors import CorpusError, PatternError, TokenizerError
 from tokenmill.pretokenizers.tokenizer_json import BeyondCore
 from tokenmill.tokenizer.formats.schema import read_document
-from tokenmill.tokenizer.formats.tokenizer_json import document_of, merges_of, model_of
+from tokenmill.tokenizer.formats.tokenizer_json import merges_of, model_of
 from tokenmill.tokenizer.model import AddedToken, Merge, Merges, Model, digest_of, sha256_of
 
-assert TOKENIZER._model is not None
-DOCUMENT = document_of(TOKENIZER._model)
-GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-LAST = {**GPT2, "use_regex": False}
-FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-VOCAB = DOCUMENT["model"]["vocab"]
-MERGES = DOCUMENT["model"]["merges"]
-NEXT_ID = len(VOCAB)
 N_EDITS = 3  # of each published one; 1,000 take some minutes
-
-
-def changed(*path: Any, to: Any) -> dict[str, Any]:
-    """The document with another value at a path; every key but the last is there."""
-    document = copy.deepcopy(DOCUMENT)
-    place: Any = document
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = to
-    return document
-
-
-def with_added(*added: dict[str, Any]) -> dict[str, Any]:
-    fresh = itertools.count(NEXT_ID)
-    ids = [VOCAB[one["content"]] if one["content"] in VOCAB else next(fresh) for one in added]
-    tokens = [{"id": id, "special": False, **FLAGS, **one} for id, one in zip(ids, added, strict=True)]
-    return changed("added_tokens", to=[*DOCUMENT["added_tokens"], *tokens])
-
-
-def split(**part: Any) -> dict[str, Any]:
-    return changed("pre_tokenizer", to={"type": "Sequence", "pretokenizers": [part, LAST]})
-
-
-def loaded(tmp_path: Path, document: object) -> Tokenizer:
-    path = tmp_path / "tokenizer.json"
-    path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
-    return Tokenizer.load(path)
 
 
 def peer(document: dict[str, Any]) -> tokenizers.Tokenizer:
@@ -67,7 +47,6 @@ def peer(document: dict[str, Any]) -> tokenizers.Tokenizer:
     return tokenizer
 
 
-ISOLATED = {"type": "Split", "behavior": "Isolated", "invert": False}
 IN_CORE = {
     "as saved": DOCUMENT,
     "merges as texts": changed("model", "merges", to=[" ".join(pair) for pair in MERGES]),
@@ -103,30 +82,6 @@ IN_CORE = {
     "duplicate merge": changed("model", "merges", to=[*MERGES, MERGES[0]]),
 }
 
-IN_TOKENIZERS = {
-    "normalizer is NFKC": changed("normalizer", to={"type": "NFKC"}),
-    "normalizer is Sequence": changed(
-        "normalizer", to={"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]}
-    ),
-    "pre_tokenizer is null": changed("pre_tokenizer", to=None),
-    "ends with 'Whitespace'": changed("pre_tokenizer", to={"type": "Whitespace"}),
-    "add_prefix_space is true after a split": changed(
-        "pre_tokenizer",
-        to={
-            "type": "Sequence",
-            "pretokenizers": [{"type": "Digits", "individual_digits": True}, {**GPT2, "add_prefix_space": True}],
-        },
-    ),
-    "Split with 'Removed'": split(type="Split", pattern={"Regex": r"\s"}, behavior="Removed", invert=False),
-    "invert True": split(type="Split", pattern={"Regex": r"\s"}, behavior="Contiguous", invert=True),
-    "differently from Oniguruma": split(**ISOLATED, pattern={"Regex": r"\p{N}{1,3}+|\s+$"}),
-    "normalizer is ByteLevel": changed("normalizer", to={"type": "ByteLevel"}),
-    "Punctuation": split(type="Punctuation", behavior="Isolated"),
-    "decoder is null": changed("decoder", to=None),
-    "stands for other bytes": with_added({"content": "é"}),
-    "is a byte's token": with_added({"content": "a"}),
-    "outside the byte-level alphabet": changed("model", "vocab", to={**DOCUMENT["model"]["vocab"], "a b": NEXT_ID}),
-}
 
 # tokenizers leaves out characters that have no token here, without a word.
 LEAVES_OUT = ("pre_tokenizer is null", "ends with 'Whitespace'")
@@ -181,18 +136,6 @@ UNIGRAM = {
     "version": "1.0",
     "added_tokens": [{"id": 0, "content": "<unk>", "special": True, **FLAGS}],
     "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.0], ["ab", -1.5], ["b", -2]]},
-}
-WORD_PIECE = {
-    "version": "1.0",
-    "added_tokens": [{"id": 0, "content": "[UNK]", "special": True, **FLAGS}],
-    "pre_tokenizer": {"type": "Whitespace"},
-    "model": {
-        "type": "WordPiece",
-        "unk_token": "[UNK]",
-        "continuing_subword_prefix": "##",
-        "max_input_chars_per_word": 100,
-        "vocab": {"[UNK]": 0, "a": 1, "##b": 2},
-    },
 }
 
 

@@ -1,0 +1,31 @@
+"""The file sets of a build, as their formats read them."""
+
+from typing import Any
+
+from tests.conftest import Project
+from tokenmill.dataset.manifest import FileSet, Manifest, read_manifest
+from tokenmill.formats.interface import Shape
+from tokenmill.formats.table import SET_FORMATS
+from tokenmill.formats.tokens import id_type
+
+
+def shape(manifest: Manifest) -> Shape:
+    begin, end = manifest.begin_of_document_id, manifest.end_of_document_id
+    pack = manifest.files.pack if manifest.files else None
+    length, has_labels = (pack.length, pack.labels) if pack and pack.output == "rows" else (None, False)
+    ids = id_type(manifest.id_max)
+    has_mask = manifest.has_mask
+    return Shape(ids, manifest.id_max, manifest.tokenizer_digest, begin, end, True, length, has_labels, has_mask)
+
+
+def items(project: Project, one: FileSet) -> list[list[dict[str, Any]]]:
+    """The items of each part of a set, as the format reads them."""
+    tokens = project.root / "data/tokens"
+    manifest = read_manifest(tokens)
+    parts = []
+    for part in one.parts:
+        first = tokens / part.files[0].name
+        stem = first.name.split(".")[0]
+        batches = SET_FORMATS[one.format].read(first.parent, stem, shape(manifest))
+        parts.append([row for batch in batches for row in batch.to_pylist()])
+    return parts
