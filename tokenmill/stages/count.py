@@ -10,6 +10,7 @@ from typing import Any
 from tokenmill.config.source_params import Source
 from tokenmill.config.training_params import Count
 from tokenmill.console import say
+from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.provenance import CountedShard, Provenance, Samples, counted_source, write_provenance
 from tokenmill.corpus.quarantine import check_limit
 from tokenmill.corpus.shards import matching_names
@@ -45,24 +46,7 @@ def count(project: Project, output: Path) -> Stage:
     with scratch_directory(root / (spill_directory or SCRATCH_DIRECTORY), "count-") as scratch:
         samples = Samples(project.corpus.sha256)
         by_weight = {unit.name: groups_of(unit, weights) for unit in units}
-        keys = count_keys(units, params, by_weight, drops)
-        tasks = [
-            CountTask(
-                name=unit.name,
-                key=keys[unit.name],
-                unit=unit,
-                seen=project.seen(unit),
-                source=source,
-                params=params,
-                groups=list(by_weight[unit.name].values()),
-                drops=drops[unit.name],
-                samples=samples,
-                limits=project.memory.limits,
-                kept_mb=project.memory.kept_mb,
-                scratch=scratch,
-            )
-            for unit in units
-        ]
+        tasks = _tasks(project, by_weight, drops, samples, scratch)
         done = yield from do(Round("count", tasks, CountFacts, partial(_is_within_limits, source)))
         facts = [one.facts for one in done]
         check_limit(units, [one.left for one in facts], sum(one.n_documents for one in facts), source)
@@ -99,6 +83,34 @@ def count(project: Project, output: Path) -> Stage:
         file_mb=project.corpus.n_bytes / 1e6,
         text_mb=report["text_bytes"] / 1e6,
     )
+
+
+def _tasks(
+    project: Project,
+    by_weight: Mapping[str, Mapping[Fraction, list[int]]],
+    drops: Mapping[str, DropList],
+    samples: Samples,
+    scratch: Path,
+) -> list[CountTask]:
+    """The task of each unit. `by_weight`: the groups of its pieces, by the name of the unit. `scratch`: where counters spill."""
+    keys = count_keys(project.units, project.params.count, by_weight, drops)
+    return [
+        CountTask(
+            name=unit.name,
+            key=keys[unit.name],
+            unit=unit,
+            seen=project.seen(unit),
+            source=project.params.source,
+            params=project.params.count,
+            groups=list(by_weight[unit.name].values()),
+            drops=drops[unit.name],
+            samples=samples,
+            limits=project.memory.limits,
+            kept_mb=project.memory.kept_mb,
+            scratch=scratch,
+        )
+        for unit in project.units
+    ]
 
 
 def _is_within_limits(source: Source, facts: CountFacts) -> bool:
