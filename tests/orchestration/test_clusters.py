@@ -104,7 +104,7 @@ def test_a_task_that_ends_its_worker_twice_ends_the_build_with_its_words(
 ) -> None:
     path = project.root / "tasks/count.py"
     text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace("    return finished(", "    __import__('os')._exit(9)\n    return finished("))
+    path.write_text(text.replace("    return run_batch(", "    __import__('os')._exit(9)\n    return run_batch("))
     (project.root / "data/raw/b.jsonl").unlink()
     project.set(run__engine=engine)
     done = project.run("tokenmill", "build", **server.environment)

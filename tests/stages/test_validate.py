@@ -3,8 +3,10 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pydantic
@@ -13,6 +15,9 @@ import pytest
 from tests.conftest import Project, make_project
 from tokenmill.dataset.manifest import Manifest, parse_manifest, write_manifest
 from tokenmill.errors import ValidationError
+from tokenmill.pipeline.build import start
+from tokenmill.pipeline.run_task import advance_nothing
+from tokenmill.stages import validate as stage
 from tokenmill.storage.atomic import sha256_file
 
 Rows = list[dict[str, Any]]
@@ -181,3 +186,19 @@ def test_a_file_that_the_manifest_does_not_name_is_found(built: Project) -> None
 def test_a_manifest_of_another_format_is_one_clear_error(content: bytes, expected: str) -> None:
     with pytest.raises(ValidationError, match=f"^data/tokens/manifest.json: {expected}"):
         parse_manifest(content, "data/tokens/manifest.json")
+
+
+def test_a_piece_that_turns_out_damaged_is_left_out_when_its_file_is_checked_again(
+    project: Project, tmp_path: Path
+) -> None:
+    project.build()
+    found = start(project.root / "params.yaml", None, False, False).project
+    drops = {unit.name: found.read_drop_list() for unit in found.units}
+    task = stage._tasks(stage._subject(found), found, drops)[0]
+    assert task.unit is not None
+    again = msgspec.structs.replace(task, unit=task.unit.without({0: "cut short"}))
+    for folder in ("first", "again"):
+        (tmp_path / folder).mkdir()
+    assert task.run(tmp_path / "first", advance_nothing).n_documents
+    with pytest.raises(ValidationError, match="rows more than there are documents"):
+        again.run(tmp_path / "again", advance_nothing)

@@ -4,10 +4,11 @@ import random
 import tempfile
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +30,7 @@ from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, TableFile, read_manifest
 from tokenmill.errors import ValidationError
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY
-from tokenmill.rounds import Rounds, T, Task
+from tokenmill.rounds import Round, Rounds, T, Task
 from tokenmill.storage.unit_store import Done
 from tokenmill.versioning.stored import TOKENIZER, folder_name
 
@@ -277,15 +278,18 @@ def _drive(rounds: Rounds[T], scratch: Path, threads: int) -> T:
         folder = Path(tempfile.mkdtemp(dir=scratch))
         return Done(folder, task.run(folder, lambda n_bytes, n_tokens: None), {})
 
-    results: Any = None
-    with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
+    step: Callable[[], Round[Any]] = partial(next, rounds)
+    with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool, closing(rounds):
         while True:
             try:
-                round = rounds.send(results)
+                round = step()
             except StopIteration as end:
                 returned: T = end.value
                 return returned
-            results = list(pool.map(run, round.tasks))
+            try:
+                step = partial(rounds.send, list(pool.map(run, round.tasks)))
+            except Exception as error:  # noqa: BLE001 — the checks make a finding of it, or raise it again
+                step = partial(rounds.throw, error)
 
 
 def _sample(manifest: Manifest, n_documents: int, seed: int) -> dict[str, set[int]]:

@@ -1,7 +1,7 @@
 """Checks one file of a token dataset against its documents, and derives its part of the tables again."""
 
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -182,8 +182,8 @@ class FileTask(Task[FileFacts], frozen=True, kw_only=True):
     file: DocumentsFile
 
     def run(self, folder: Path, advance: Advance) -> FileFacts:
-        """Writes what `check_file` derives again (see Task)."""
-        return check_file(self.file, advance, folder)
+        """Writes what `check_file` derives again (see Task). `unit` counts: pieces that turned out damaged are marked there."""
+        return check_file(replace(self.file, unit=self.unit), advance, folder)
 
 
 def facts_and_findings(file: DocumentsFile, advance: Advance, folder: Path) -> tuple[FileFacts | None, list[Finding]]:

@@ -220,8 +220,10 @@ def wrong_file(path: Path, n_bytes: int, sha256: str, digests: Digests | None = 
     return None
 
 
-def wrong_quarantine(manifest: Manifest, folder: Path) -> Iterator[Finding | NotChecked]:
+def wrong_quarantine(manifest: Manifest, folder: Path | None) -> Iterator[Finding | NotChecked]:
     """Says how the digest and number of documents of the quarantine in a folder differ from the manifest."""
+    if folder is None:
+        return
     path = folder / QUARANTINE_FILE
     if not path.exists():
         if manifest.n_bad or any(rows.n_bad is None for entry in manifest.shards for rows in entry.rows):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -109,7 +110,9 @@ def check_span(span: Span, judge: Judge) -> Found:
 
 
 def _check_rejected(span: Span, judge: Judge) -> None:
-    for token in judge.tokenizer.special_tokens:
+    tokens = tuple(judge.tokenizer.special_tokens)
+    texts = span.documents.texts.drop_null().to_pylist()
+    for token in (tokens[k] for k in _finder(tokens).occurring(texts)):
         i = pc.index(pc.match_substring(span.documents.texts, token), True).as_py()
         if i >= 0:
             raise span.wrong(
@@ -117,6 +120,11 @@ def _check_rejected(span: Span, judge: Judge) -> None:
                 f"the document has the text of the special token {token!r}, with which "
                 "special_tokens_in_text: reject ends a build.",
             )
+
+
+@lru_cache(maxsize=4)
+def _finder(texts: tuple[str, ...]) -> _core.TextFinder:
+    return _core.TextFinder(texts)
 
 
 def n_sampled(sample_documents: int, text_bytes: int) -> int:

@@ -33,15 +33,15 @@ class Inputs:
 class Subject:
     """A token dataset that is to be checked.
 
-    `folder`: its folder. `names`: the files that are there, relative to it. `tables`: the folder of its tables; None: they are not
-    to be checked. `quarantine`: the folder of its quarantine. `tokenizer_folder`: the tokenizer's folder, or its file. `inputs`:
-    its documents; None: it is checked without them. `digests`: what is known of unchanged files; None: each file is read.
+    `folder`: its folder. `names`: the files that are there, relative to it. `tables`, `quarantine`: their folders; None: they are
+    not to be checked. `tokenizer_folder`: the tokenizer's folder, or its file. `inputs`: its documents; None: it is checked
+    without them. `digests`: what is known of unchanged files; None: each file is read.
     """
 
     folder: Path
     names: Sequence[str]
     tables: Path | None
-    quarantine: Path
+    quarantine: Path | None
     manifest: Manifest
     tokenizer: Tokenizer
     tokenizer_folder: Path

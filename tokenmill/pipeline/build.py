@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from tokenmill.config.params import Params
 from tokenmill.console import say, say_more
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.sources import find_documents, reads_objects, unread_files, words_of_unread
-from tokenmill.corpus.units import cut
+from tokenmill.corpus.units import Unit, cut
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
 from tokenmill.layout import (
     DOCUMENT_STAGES,
@@ -36,7 +36,7 @@ from tokenmill.pipeline.object_list import check_object_list, write_object_list
 from tokenmill.pipeline.own_step import bring_back, naming_step, outputs_aside, refuse_foreign_files
 from tokenmill.pipeline.pools import Pool
 from tokenmill.pipeline.project import Project
-from tokenmill.pipeline.run import CauseOf, Driver
+from tokenmill.pipeline.run import Driver
 from tokenmill.pipeline.stage_order import inputs_of, stages_of
 from tokenmill.rounds import Stage
 from tokenmill.storage import file_facts, lock
@@ -110,16 +110,19 @@ class Build:
         """What runs the tasks of a stage."""
         return Driver(self.root, self.store, self.force, self.params.run.unit_timeout_s, self._cause_of)
 
+    def _cause_of(self, stage: str, unit: Unit) -> str | None:
+        """Why a unit is worked on again; None without --verbose or without an earlier dataset."""
+        return None if self._unit_causes is None else self._unit_causes.of(stage, unit)
+
     @cached_property
-    def _cause_of(self) -> CauseOf | None:
-        """Says why a unit is worked on again; None without --verbose or without an earlier dataset. It compares with the dataset
-        that is there on first access, before `encode` replaces it."""
+    def _unit_causes(self) -> UnitCauses | None:
+        """The causes, from the dataset that is there on first access, before `encode` replaces it."""
         manifest = last_manifest(self.root) if console.level >= 1 else None
         if manifest is None:
             return None
         sha256 = self.project.corpus.sha256
         inputs = changes_since(manifest, self.shards, lambda _: sha256)
-        return UnitCauses(self.root, inputs, outputs_of(manifest if self.only is None else None), self._causes).of
+        return UnitCauses(self.root, inputs, outputs_of(manifest if self.only is None else None), self._causes)
 
     def _told(self, stage: dvc_stage.Stage, name: str) -> list[str]:
         """Says why the stage has to run, one text per cause; empty without --verbose."""
@@ -190,10 +193,11 @@ class Build:
         with ExitStack() as recording:
             settled = self._settle_or_record(name, recording)
             if settled is None:
-                with self._checked(name), nullcontext() if name in STAGES else naming_step(self.root, name):
-                    start_s, driver, made = time.monotonic(), self.driver(), work(self)
+                with self._checked(name), self._naming(name):
+                    start_s, made = time.monotonic(), work(self)
                     if isinstance(made, Generator):
                         assert pool is not None
+                        driver = self.driver()
                         made = driver.run(made, pool)
                         made = replace(made, done_mb=made.file_mb and driver.done_bytes[name] / 1e6)
                     seconds, peak = time.monotonic() - start_s, peak_mb()
@@ -225,6 +229,10 @@ class Build:
         elif settled.action == "restored":
             say_more(f"{name}: restored: {'; '.join(why)}")
         return settled
+
+    def _naming(self, name: str) -> AbstractContextManager[None]:
+        """Names the step in errors of a project's own stage. Under `dvc repro` DVC has removed its previous output already."""
+        return nullcontext() if name in STAGES or under_dvc() else naming_step(self.root, name)
 
     def _is_done(self, name: str) -> bool:
         return any(one.stage == name for one in self.summaries)

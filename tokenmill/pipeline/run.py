@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic
 
@@ -17,8 +18,8 @@ from tokenmill.pipeline.run_task import TaskRunner, advance_nothing
 from tokenmill.rounds import F, Outcome, Round, Rounds, T, Task
 from tokenmill.storage.unit_store import Done, UnitStore
 
-CauseOf = Callable[[str, Unit], str]
-"""Says why a unit is worked on again, by stage and unit."""
+CauseOf = Callable[[str, Unit], str | None]
+"""Says why a unit is worked on again, by stage and unit; None if that cannot be told."""
 
 
 @dataclass(frozen=True)
@@ -37,19 +38,22 @@ class Driver:
     def run(self, rounds: Rounds[T], pool: Pool) -> T:
         """Runs the tasks of all rounds of a stage, or of a part of one, and gives what the generator returns. Raises what it raises
         and the errors of tasks (see `all_done`)."""
-        results: Any = None
+        step: Callable[[], Round[Any]] = partial(next, rounds)
         try:
             while True:
                 try:
-                    round = rounds.send(results)
+                    round = step()
                 except StopIteration as end:
                     returned: T = end.value
                     return returned
-                with self._looked_up(round) as found:
-                    outcomes = pool.map(found.todo, found.runner) if found.todo else []
-                    results = found.results(outcomes)
+                try:
+                    with self._looked_up(round) as found:
+                        outcomes = pool.map(found.todo, found.runner) if found.todo else []
+                        step = partial(rounds.send, found.results(outcomes))
+                except Exception as error:  # noqa: BLE001 — the stage raises it again, or knows what to do about it
+                    step = partial(rounds.throw, error)
         finally:
-            rounds.close()  # an error of a task ends the `with` blocks of the stage, too
+            rounds.close()  # Ctrl-C ends the `with` blocks of the stage, too
 
     @contextmanager
     def _looked_up(self, round: Round[F]) -> Iterator["_LookedUp[F]"]:
@@ -75,8 +79,8 @@ class Driver:
                 say(f"{name}: {len(found.todo):,} of {len(round.tasks):,} units to do; the others are finished already")
             if self.cause_of is not None and not self.force:
                 for task in found.todo:
-                    if task.unit is not None:
-                        say_more(f"{name} {task.name}: to do: {self.cause_of(name, task.unit)}")
+                    if task.unit is not None and (cause := self.cause_of(name, task.unit)):
+                        say_more(f"{name} {task.name}: to do: {cause}")
             try:
                 yield found
             finally:

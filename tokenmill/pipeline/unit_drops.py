@@ -97,7 +97,7 @@ def lines_without_documents(
 
 
 def known_drops(root: Path, params: Params, units: Sequence[Unit], store: UnitStore) -> dict[str, DropList]:
-    """What `unit_drops` would give, without reading documents: a unit that was not read yet gets every line."""
+    """What `drop_lists` would give, without reading documents: a unit that was not read yet gets every line."""
     whole = drop_list(root, params.source.drop, params.has_ids)
     parts = DropParts(whole)
     keys = _keys(units) if whole.lines else {}

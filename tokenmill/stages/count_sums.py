@@ -41,7 +41,8 @@ class SumFacts(msgspec.Struct, frozen=True):
 
 
 class SumTask(Task[SumFacts], frozen=True, kw_only=True):
-    """Adds up files of counts into one. `folders`: where large sums are merged; `bytes_max`: the memory for them."""
+    """Adds up files of counts into one. `paths`: the files and their weights. `count_min`: pre-tokens below it are left out.
+    `scratch`: where large sums are merged. `bytes_max`: the memory for them."""
 
     paths: Sequence[tuple[Path, Fraction]]
     count_min: int

@@ -88,6 +88,7 @@ def _encode_units(
     lacking = set(keys.values()) - (set() if force else project.store.keys())
     if lacking and not force and not params.vocab_sizes:
         _take_over(project, lacking)
+        lacking -= project.store.keys()
     n_bytes_todo = sum(unit.n_bytes for unit in units if keys[unit.name] in lacking)
     tasks = [
         EncodeTask(
@@ -132,7 +133,9 @@ def _write_sizes(project: Project, encoders: Mapping[int, Encoder], drops: Drops
             remove_tree(left)
     for size, encoder in encoders.items():
         below = folder / str(size)
-        corpus = yield from _encode_units(project, encoder, [], drops, is_forced=False)  # the first pass made them
+        corpus = yield from _encode_units(
+            project, encoder, [], drops, is_forced=False
+        )  # with --force, the first pass made them
         names = (TOKENS_DIRECTORY, QUARANTINE_DIRECTORY, TABLES_DIRECTORY)
         yield from write_dataset(project, corpus, Folders(*(below / Path(name).name for name in names)))
         with write_directory(below / Path(TOKENIZER_DIRECTORY).name) as partial_folder:

@@ -222,7 +222,7 @@ def _encoded(
     units = [unit for unit in corpus.units if _is_read(unit)]
     drops = known_drops(root, params, units, store)
     entry = None if params.encode.chat is None else chat_entry(root, params.encode.chat)
-    keys = encode_keys(units, params.encode, encoder_of(tokenizer, params.encode, entry), drops)
+    keys = encode_keys(units, params.encode, encoder_of(tokenizer, params.encode, None)._replace(entry=entry), drops)
     done = {name: found for name, key in keys.items() if (found := store.find(key, EncodeFacts)) is not None}
     facts = [one.facts for one in done.values()]
     return {name: keys[name] for name in done}, Finished(

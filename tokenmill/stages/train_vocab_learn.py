@@ -71,6 +71,7 @@ class LearnTask(Task[LearnFacts], frozen=True, kw_only=True):
 
 
 def learn_task(root: Path, params: Params, memory: Memory, table: Path, base: Tokenizer | None) -> LearnTask:
+    """The task that learns what params.yaml asks for from the counts in `table`. `base`: the tokenizer to extend, or None."""
     asked, pattern, every = params.train_vocab, params.count.pattern, params.run.checkpoint_every
     goal = Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to)
     sizes = [asked.vocab_size, *asked.vocab_sizes]

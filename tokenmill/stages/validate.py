@@ -105,7 +105,7 @@ def validate(project: Project) -> Stage:
 def _subject(project: Project) -> Subject:
     """The dataset of the project, with its documents. Raises ValidationError without a manifest, TokenizerError and CorpusError."""
     root = project.root
-    folder = root / TOKENS_DIRECTORY
+    folder, quarantine = root / TOKENS_DIRECTORY, root / QUARANTINE_DIRECTORY
     manifest = read_manifest(folder)
     entries = dict(manifest.outputs())
     units = {entries[unit.output].name: unit for unit in project.units if unit.output in entries}
@@ -113,7 +113,7 @@ def _subject(project: Project) -> Subject:
         folder=folder,
         names=files_below(folder),
         tables=root / TABLES_DIRECTORY,
-        quarantine=root / QUARANTINE_DIRECTORY,
+        quarantine=quarantine if quarantine.is_dir() else None,  # the stage does not depend on it
         manifest=manifest,
         tokenizer=checked_tokenizer(root / TOKENIZER_DIRECTORY, project.cache_mb_max),
         tokenizer_folder=root / TOKENIZER_DIRECTORY,
@@ -144,6 +144,7 @@ def _tasks(subject: Subject, project: Project, drops: Mapping[str, DropList]) ->
         "code": code_digest("validate"),
         "references": [tokenizers.__version__, tiktoken.__version__],
         "chat": None if manifest.chat is None else manifest.chat.encoding,
+        "sample": [project.params.validate_.sample_documents, _SEED],
     }
     tasks = []
     for unit in project.units:
@@ -184,7 +185,6 @@ def _key(unit: Unit, file: DocumentsFile, drop: DropList, decides: Mapping[str, 
         framing=[judge.begin_id, judge.end_id],
         special_in_text=[judge.special_in_text, judge.rejects_special],
         group=file.group_column,
-        sample=sorted(file.sample),
         engines=list(judge.engines),
         **decides,
     )
