@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -77,28 +78,34 @@ class Project:
 
     root: Path
 
-    def set(self, **changes: Any) -> None:
-        """Changes params.yaml: section__key=value."""
-        path = self.root / "params.yaml"
+    @contextmanager
+    def edited(self, name: str) -> Iterator[dict[str, Any]]:
+        """What a YAML file holds, for the block to change; it is written afterwards."""
+        path = self.root / name
         yaml = YAML(typ="safe", pure=True)
         yaml.default_flow_style = False  # in braces, DVC does not read a URL without quotes
-        params = yaml.load(path.read_text(encoding="utf-8"))
-        for name, value in changes.items():
-            section, key = name.split("__", 1)
-            params[section][key] = value
+        found = yaml.load(path.read_text(encoding="utf-8"))
+        yield found
         with path.open("w", encoding="utf-8") as file:
-            yaml.dump(params, file)
+            yaml.dump(found, file)
+
+    def set(self, **changes: Any) -> None:
+        """Changes params.yaml: section__key=value, or section=value for a whole section."""
+        with self.edited("params.yaml") as params:
+            for name, value in changes.items():
+                section, _, key = name.partition("__")
+                (params[section] if key else params)[key or section] = value
+
+    def depend(self, name: str, *stages: str) -> None:
+        """Names a file in the deps of stages in dvc.yaml."""
+        with self.edited("dvc.yaml") as pipeline:
+            for stage in stages:
+                pipeline["stages"][stage]["deps"].append(name)
 
     def set_drop(self, name: str) -> None:
         """Names a file as source.drop in params.yaml, and in the deps of dvc.yaml."""
         self.set(source__drop=name)
-        path = self.root / "dvc.yaml"
-        yaml = YAML(typ="safe", pure=True)
-        pipeline = yaml.load(path.read_text(encoding="utf-8"))
-        for stage in ("count", "encode", "validate"):
-            pipeline["stages"][stage]["deps"].append(name)
-        with path.open("w", encoding="utf-8") as file:
-            yaml.dump(pipeline, file)
+        self.depend(name, "count", "encode", "validate")
 
     def write(self, name: str, documents: Sequence[str]) -> Path:
         """Writes a shard of JSON lines into data/raw."""
@@ -155,16 +162,14 @@ class Project:
 def make_project(root: Path) -> Project:
     """A project with a corpus of six short documents, and run.engine: inline."""
     root.mkdir()
-    yaml = YAML(typ="safe", pure=True)
-    pipeline = yaml.load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))
-    for stage in pipeline["stages"].values():  # the code is not in the project, but for what it makes and reads
-        stage["deps"] = [dep for dep in stage["deps"] if dep.startswith("data/")]
-    with (root / "dvc.yaml").open("w", encoding="utf-8") as file:
-        yaml.dump(pipeline, file)
-    shutil.copy(REPOSITORY / "params.yaml", root)
+    for name in ("dvc.yaml", "params.yaml"):
+        shutil.copy(REPOSITORY / name, root)
     for folder in ("flows", "tasks"):
         shutil.copytree(REPOSITORY / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
     project = Project(root)
+    with project.edited("dvc.yaml") as pipeline:
+        for stage in pipeline["stages"].values():  # the code is not in the project, but for what it makes and reads
+            stage["deps"] = [dep for dep in stage["deps"] if dep.startswith("data/")]
     project.set(
         train_vocab__vocab_size=272,
         source__unit_bytes_min=0,

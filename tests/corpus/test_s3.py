@@ -13,7 +13,6 @@ from botocore.session import get_session
 
 from tests.builders.teams import Team, cli, commit, identify, make_team, run
 from tests.conftest import Project, new_project
-from tests.versioning.test_use import take
 from tokenmill.storage.atomic import sha256_directory
 from tokenmill.versioning.registry import directory_md5
 
@@ -101,7 +100,7 @@ def test_a_tokenizer_changed_in_the_bucket_is_refused_by_fetch_and_by_a_build_wi
     team: Team, new_project: Callable[[str], Project], tmp_path: Path
 ) -> None:
     user = new_project("user")
-    take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
+    user.set(tokenizer={"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
     done = cli(user, "build")
     assert done.returncode == 0, done.stderr
     directory = team.project.root / "data/tokenizer"

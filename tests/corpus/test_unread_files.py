@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from ruamel.yaml import YAML
 
 from tests.conftest import Project
 from tests.project.test_doctor import findings
@@ -13,18 +12,10 @@ from tokenmill.corpus.sources import unread_files
 OTHERS = ["data/raw/notes.md", "data/raw/old/c.jsonl"]
 
 
-def set_sources(project: Project, sources: dict[str, object]) -> None:
-    path = project.root / "params.yaml"
-    yaml = YAML(typ="safe", pure=True)
-    params = yaml.load(path.read_text(encoding="utf-8"))
-    with path.open("w", encoding="utf-8") as file:
-        yaml.dump(params | {"sources": sources}, file)
-
-
 @pytest.fixture
 def narrow(project: Project) -> Project:
     """A project whose one source leaves two files in data/raw, a hidden one and an unfinished one."""
-    set_sources(project, {"web": {"glob": "data/raw/*.jsonl"}})
+    project.set(sources={"web": {"glob": "data/raw/*.jsonl"}})
     project.write("old/c.jsonl", ["an old text"])
     for name in ("notes.md", ".hidden", "d.jsonl.tmp"):
         (project.root / "data/raw" / name).write_text("no document")
@@ -55,7 +46,7 @@ def test_strict_sources_make_an_error_of_them(narrow: Project) -> None:
         assert done.returncode == 2
         assert "error[TM215]" in done.stderr and all(name in done.stderr for name in OTHERS)
     assert "sources_strict" in findings(narrow, 1)["documents"]["found"]
-    set_sources(narrow, {"web": {"glob": "data/raw/*.jsonl"}, "old": {"glob": "data/raw/old/*"}})
+    narrow.set(sources={"web": {"glob": "data/raw/*.jsonl"}, "old": {"glob": "data/raw/old/*"}})
     (narrow.root / "data/raw/notes.md").unlink()
     narrow.build()
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from ruamel.yaml import YAML
 
 from tests.builders.teams import build, cli
 from tests.conftest import Project
@@ -20,12 +19,8 @@ def ladder(project: Project) -> Project:
 
 
 def track(project: Project) -> None:
-    path = project.root / "dvc.yaml"
-    yaml = YAML(typ="safe", pure=True)
-    pipeline = yaml.load(path.read_text(encoding="utf-8"))
-    pipeline["stages"]["encode"]["outs"].append("data/vocab_sizes")
-    with path.open("w", encoding="utf-8") as file:
-        yaml.dump(pipeline, file)
+    with project.edited("dvc.yaml") as pipeline:
+        pipeline["stages"]["encode"]["outs"].append("data/vocab_sizes")
 
 
 def rows(tokens: Path) -> dict[str, list[int]]:

@@ -44,12 +44,8 @@ def project(built: Project, tmp_path: Path) -> Project:
 
 
 def weigh(project: Project, **weights: dict[str, Any]) -> None:
-    path = project.root / "params.yaml"
-    yaml = YAML(typ="safe", pure=True)
-    params = yaml.load(path.read_text(encoding="utf-8"))
-    params["sources"] = {name: {"glob": f"data/raw/{name}/*", **weight} for name, weight in weights.items()}
-    with path.open("w", encoding="utf-8") as file:
-        yaml.dump(params, file)
+    """Gives each folder of data/raw a source of its name."""
+    project.set(sources={name: {"glob": f"data/raw/{name}/*", **weight} for name, weight in weights.items()})
 
 
 def found(project: Project, format: str, split: str | None = None) -> Counter[str]:

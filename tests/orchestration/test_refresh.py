@@ -34,13 +34,11 @@ def pinned(tmp_path_factory: pytest.TempPathFactory) -> Team:
     team = make_team(new_project.__wrapped__(folder)("project"))  # type: ignore[attr-defined]
     done = cli(team.project, "publish", "tokenizer@v1.0.0")
     assert done.returncode == 0, done.stderr
-    path = team.project.root / "params.yaml"
-    yaml = YAML(typ="safe", pure=True)
-    params = yaml.load(path.read_text(encoding="utf-8"))
-    params["tokenizer"] = {"from": ".", "name": "tokenizer", "version": "v1.0.0"}
-    params["refresh"] |= {"drift_max": 5.0, "new_scripts_max": 0.5}
-    with path.open("w", encoding="utf-8") as file:
-        yaml.dump(params, file)
+    team.project.set(
+        tokenizer={"from": ".", "name": "tokenizer", "version": "v1.0.0"},
+        refresh__drift_max=5.0,
+        refresh__new_scripts_max=0.5,
+    )
     done = cli(team.project, "build")
     assert done.returncode == 0, done.stderr
     commit(team.project)

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from ruamel.yaml import YAML
 
 from tests.builders.cloud_servers import cloud
 from tests.builders.proxy import Mode, Proxy
@@ -81,14 +80,10 @@ def put_all(folder: Path, prefix: str) -> None:
 
 def set_up(project: Project, glob: str | list[str], deps: Sequence[str]) -> None:
     project.set(source__glob=glob, source__text_separator="\n--\n", source__unit_bytes_max=300_000)
-    path = project.root / "dvc.yaml"
-    yaml = YAML(typ="safe", pure=True)
-    pipeline = yaml.load(path.read_text(encoding="utf-8"))
-    for stage in ("count", "encode", "validate"):
-        kept = [one for one in pipeline["stages"][stage]["deps"] if one not in ("data/raw", "data/objects.json")]
-        pipeline["stages"][stage]["deps"] = [*deps, *kept]
-    with path.open("w", encoding="utf-8") as file:
-        yaml.dump(pipeline, file)
+    with project.edited("dvc.yaml") as pipeline:
+        for stage in ("count", "encode", "validate"):
+            kept = [one for one in pipeline["stages"][stage]["deps"] if one not in ("data/raw", "data/objects.json")]
+            pipeline["stages"][stage]["deps"] = [*deps, *kept]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from tests.conftest import Project
 from tokenmill.errors import ProjectCodeError
@@ -37,13 +36,9 @@ FAILURES = {
 @pytest.fixture
 def own(project: Project) -> Project:
     """A project with a step `own` that has two outputs."""
-    path = project.root / "dvc.yaml"
-    yaml = YAML(typ="safe", pure=True)
-    pipeline = yaml.load(path.read_text(encoding="utf-8"))
-    outs = ["data/own", {"data/own.json": {"cache": False}}]
-    pipeline["stages"]["own"] = {"cmd": "python -m tasks.own", "deps": ["data/raw"], "outs": outs}
-    with path.open("w", encoding="utf-8") as file:
-        yaml.dump(pipeline, file)
+    with project.edited("dvc.yaml") as pipeline:
+        outs = ["data/own", {"data/own.json": {"cache": False}}]
+        pipeline["stages"]["own"] = {"cmd": "python -m tasks.own", "deps": ["data/raw"], "outs": outs}
     return project
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ruamel.yaml import YAML
 
 from tests.builders.teams import build, cli
 from tests.conftest import Project, make_project
@@ -104,15 +103,6 @@ def units_done(project: Project) -> dict[str, str]:
         if "units to do" in words and found.get(stage, "all") == "all":  # the lines after that are of the file sets
             found[stage] = words.split(" units")[0]
     return found
-
-
-def set_sources(project: Project, sources: dict[str, Any]) -> None:
-    """Puts other sources in place of all."""
-    yaml, path = YAML(typ="safe", pure=True), project.root / "params.yaml"
-    params = yaml.load(path.read_text(encoding="utf-8"))
-    params["sources"] = sources
-    with path.open("w", encoding="utf-8") as file:
-        yaml.dump(params, file)
 
 
 def with_fixed_tokenizer(project: Project) -> None:
@@ -286,7 +276,7 @@ def test_another_weight_or_name_redoes_no_unit(project: Project) -> None:
     project.set(sources__code=SOURCES["code"] | {"epochs": 3})
     assert units_done(project) == {"encode": "0 of 3", "validate": "0 of 3"}
     assert read_manifest(project.root / "data/tokens").sources[0].epochs == 3
-    set_sources(project, {"www" if name == "web" else name: one for name, one in SOURCES.items()})
+    project.set(sources={"www" if name == "web" else name: one for name, one in SOURCES.items()})
     assert units_done(project) == {"encode": "0 of 3", "validate": "0 of 3"}
     by_source = pq.read_table(project.root / "data/tables/tokens_per_id_by_source.parquet", columns=["source"])
     assert set(by_source["source"].to_pylist()) == {"code", "notes", "www"}
@@ -321,7 +311,7 @@ def test_equal_sources_give_the_bytes_of_a_build_without_names(project: Project)
         project.write(f"{name}/2.jsonl", [f"{name} {i}" for i in range(9)])
     found = []
     for sources in ({name: {"glob": f"data/raw/{name}/*"} for name in ("a", "b")}, {}):
-        set_sources(project, sources)
+        project.set(sources=sources)
         project.set(source__glob="data/raw/**/*")
         build(project)
         manifest = read_manifest(project.root / "data/tokens")
@@ -344,7 +334,7 @@ def test_small_shards_of_different_sources_never_share_a_unit(built: Project) ->
 
 def test_mistakes_are_told_with_the_names_of_the_sources(project: Project) -> None:
     def error(**sources: Any) -> str:
-        set_sources(project, sources)
+        project.set(sources=sources)
         with pytest.raises((CorpusError, ParamsError)) as raised:
             find_documents(project.root, load_params(project.root / "params.yaml"))
         return str(raised.value)
@@ -368,11 +358,11 @@ def test_mistakes_are_told_with_the_names_of_the_sources(project: Project) -> No
 
 
 def test_a_build_tells_mistakes_with_the_names_of_the_sources(project: Project) -> None:
-    set_sources(project, SOURCES | {"web": SOURCES["web"] | {"text_column": "body"}})
+    project.set(sources=SOURCES | {"web": SOURCES["web"] | {"text_column": "body"}})
     said = cli(project, "build").stderr
     assert "sources.web.text_column: the column or key that it names is missing or of the wrong kind" in said
     (project.root / "elsewhere").mkdir()
     (project.root / "elsewhere/a.txt").write_text("a")
-    set_sources(project, SOURCES | {"more": {"glob": "elsewhere/*"}})
+    project.set(sources=SOURCES | {"more": {"glob": "elsewhere/*"}})
     said = cli(project, "build").stderr
     assert "elsewhere/a.txt matches sources.more.glob but is in none of the stage's deps" in said

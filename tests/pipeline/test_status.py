@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from ruamel.yaml import YAML
 
 import tokenmill
 from tests.conftest import Project
@@ -242,11 +241,8 @@ def test_a_file_beside_small_ones_is_the_cause_where_they_share_a_unit(project: 
 
 def test_another_code_of_the_same_files_is_told_as_a_library_if_it_is_one(project: Project) -> None:
     """The digest that a lock pins tells which of the two it was."""
-    yaml = YAML(typ="safe", pure=True)
-    stages = yaml.load((project.root / "dvc.yaml").read_text(encoding="utf-8"))
-    stages["stages"]["count"]["params"].append({"tokenmill.lock": ["code.count"]})
-    with (project.root / "dvc.yaml").open("w", encoding="utf-8") as file:
-        yaml.dump(stages, file)
+    with project.edited("dvc.yaml") as pipeline:
+        pipeline["stages"]["count"]["params"].append({"tokenmill.lock": ["code.count"]})
     before = libraries() | {"pyarrow": "1.2.3"}
     pinned = Lock.model_validate(
         {

@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ruamel.yaml import YAML
 from transformers import AutoTokenizer
 
 from tests.builders.teams import build, cli
@@ -47,33 +46,12 @@ def write(project: Project, name: str, talks: list[list[tuple[str, str]]]) -> No
     (project.root / "data/raw" / name).write_text("".join(lines), encoding="utf-8")
 
 
-def depend(project: Project, stage: str, name: str) -> None:
-    path = project.root / "dvc.yaml"
-    yaml = YAML(typ="safe", pure=True)
-    pipeline = yaml.load(path.read_text(encoding="utf-8"))
-    pipeline["stages"][stage]["deps"].append(name)
-    with path.open("w", encoding="utf-8") as file:
-        yaml.dump(pipeline, file)
-
-
 def put_in_place(project: Project, stage: str, key: str, others: list[str]) -> None:
     """Writes other keys in place of one in the params of a stage."""
-    path = project.root / "dvc.yaml"
-    yaml = YAML(typ="safe", pure=True)
-    pipeline = yaml.load(path.read_text(encoding="utf-8"))
-    listed = pipeline["stages"][stage]["params"]
-    place = listed.index(key)
-    listed[place : place + 1] = others
-    with path.open("w", encoding="utf-8") as file:
-        yaml.dump(pipeline, file)
-
-
-def take(project: Project, section: str, value: Any) -> None:
-    path = project.root / "params.yaml"
-    yaml = YAML(typ="safe", pure=True)
-    params = yaml.load(path.read_text(encoding="utf-8")) | {section: value}
-    with path.open("w", encoding="utf-8") as file:
-        yaml.dump(params, file)
+    with project.edited("dvc.yaml") as pipeline:
+        listed = pipeline["stages"][stage]["params"]
+        place = listed.index(key)
+        listed[place : place + 1] = others
 
 
 @pytest.fixture
@@ -153,8 +131,7 @@ def test_a_changed_template_encodes_again_and_trains_nothing_again(talks: Projec
     assert done.returncode == 2
     assert "encode.chat.template is chat.jinja, but it is not in the stage's deps" in done.stderr
     assert "Put chat.jinja into the deps of train-vocab, encode" in done.stderr
-    for stage in ("train-vocab", "encode"):
-        depend(talks, stage, "chat.jinja")
+    talks.depend("chat.jinja", "train-vocab", "encode")
     build(talks)
     before = rows(talks)["a.jsonl-0"]["input_ids"]
     template.write_text(PLAIN.replace("|{{", ">{{").replace("|{{ '\\n' }}", ">{{ '\\n' }}"))
@@ -173,7 +150,7 @@ def test_a_changed_template_encodes_again_and_trains_nothing_again(talks: Projec
 def test_a_new_file_of_conversations_is_encoded_alone(talks: Project) -> None:
     talks.set(encode__formats=["megatron_sft"], encode__pack={"length": 64, "mode": "best_fit"})
     build(talks)
-    take(talks, "tokenizer", {"from": "kept"})
+    talks.set(tokenizer={"from": "kept"})
     (talks.root / "data/tokenizer").rename(talks.root / "kept")
     build(talks)
     write(talks, "c.jsonl", [[("user", "the mat"), ("assistant", "the log")]])
@@ -195,8 +172,7 @@ def test_a_dataset_whose_masks_are_all_alike_is_refused(
     (talks.root / "all.jinja").write_text(
         "{% generation %}{% for message in messages %}{{ message.content }}{% endfor %}{% endgeneration %}"
     )
-    for stage in ("train-vocab", "encode"):
-        depend(talks, stage, "all.jinja")
+    talks.depend("all.jinja", "train-vocab", "encode")
     for name in TALKS:
         write(talks, name, [talk])
     talks.set(encode__chat={"template": template})
@@ -221,7 +197,7 @@ def test_conversations_that_lose_their_answer_are_counted_and_limited(talks: Pro
     done = cli(talks, "build")
     assert done.returncode == 2 and "data/raw/c.jsonl, row 1: " in done.stderr
     talks.set(encode__pack=pack, encode__chat={"template": "chatml", "cut_max": 0.2})
-    take(talks, "sources", {"all": {"glob": "data/raw/*", "epochs": 3.0}})  # repeats do not make it more
+    talks.set(sources={"all": {"glob": "data/raw/*", "epochs": 3.0}})  # repeats do not make it more
     build(talks)
     assert read_manifest(talks.root / "data/tokens").packed[""]["n_cut_answers"] == 3
 
@@ -231,8 +207,7 @@ def test_a_message_whose_rendering_is_no_beginning_of_the_whole_is_named(talks: 
         "{% for message in messages %}{{ message.role }}{% if messages | length == 3 %}!{% endif %}\n"
         "{{ message.content }}\n{% endfor %}"
     )
-    for stage in ("train-vocab", "encode"):
-        depend(talks, stage, "odd.jinja")
+    talks.depend("odd.jinja", "train-vocab", "encode")
     talks.set(encode__chat={"template": "odd.jinja"})
     done = cli(talks, "build")
     assert done.returncode == 2
@@ -242,8 +217,7 @@ def test_a_message_whose_rendering_is_no_beginning_of_the_whole_is_named(talks: 
 def test_a_plan_names_the_file_and_row_of_a_conversation_that_the_template_refuses(talks: Project) -> None:
     template = "{% if messages[0].content == 'odd' %}{{ raise_exception('no odd one') }}{% endif %}" + PLAIN
     (talks.root / "chat.jinja").write_text(template, encoding="utf-8")
-    for stage in ("train-vocab", "encode"):
-        depend(talks, stage, "chat.jinja")
+    talks.depend("chat.jinja", "train-vocab", "encode")
     plain = [("user", "a cat"), ("assistant", "and a dog")]
     write(talks, "c.jsonl", [plain, plain, [("user", "odd"), ("assistant", "no")]])
     talks.set(encode__chat={"template": "chat.jinja"})
@@ -316,8 +290,7 @@ def test_a_trained_tokenizer_has_the_template_of_its_conversations(talks: Projec
     assert smaller.chat_template == judge.chat_template
     digest = Tokenizer.load(talks.root / "data/tokenizer").digest
     (talks.root / "chat.jinja").write_text("\n" + VARIABLES)
-    for stage in ("train-vocab", "encode"):
-        depend(talks, stage, "chat.jinja")
+    talks.depend("chat.jinja", "train-vocab", "encode")
     variables = {"bos_token": "<|im_start|>", "shout": True, "end": 'é"\\\n'}
     talks.set(encode__chat={"template": "chat.jinja", "mask": "all", "variables": variables})
     build(talks)
@@ -341,7 +314,7 @@ def test_an_imported_tokenizer_gets_the_template_that_is_asked_for(talks: Projec
     (taken / "additional_chat_templates/tool_use.jinja").write_text("tools")
     (taken / "tokenizer_config.json").write_text(json.dumps({"chat_template": "x", "eos_token": "<|pad|>"}))
     (taken / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}")
-    take(talks, "tokenizer", {"from": "taken"})
+    talks.set(tokenizer={"from": "taken"})
     build(talks)
     judge = as_transformers_has_them(talks)
     assert isinstance(judge.chat_template, str) and judge.eos_token == "<|pad|>"
@@ -362,7 +335,7 @@ def test_an_imported_tokenizer_keeps_its_chat_template(talks: Project) -> None:
             }
         )
     )
-    take(talks, "tokenizer", {"from": "taken"})
+    talks.set(tokenizer={"from": "taken"})
     talks.set(encode__chat={"template": "tokenizer"})
     build(talks)
     tokenizer = Tokenizer.load(talks.root / "data/tokenizer")
@@ -384,7 +357,7 @@ def test_a_template_for_conversations_with_tools_is_kept_with_the_dataset(talks:
         for name in ("default", "tool_use")
     ]
     (talks.root / "taken/tokenizer_config.json").write_text(json.dumps({"chat_template": both}))
-    take(talks, "tokenizer", {"from": "taken"})
+    talks.set(tokenizer={"from": "taken"})
     row = {"id": "tools", "messages": messages(TALKS["a.jsonl"][0]), "tools": [{"name": "log"}]}
     row["messages"][1]["tool_calls"] = [{"function": {"name": "log"}}]
     (talks.root / "data/raw/b.jsonl").write_text(json.dumps(row) + "\n")
@@ -407,8 +380,7 @@ def test_a_dataset_without_a_stop_token_is_refused_with_the_ways_out(talks: Proj
     text = PLAIN.replace("<|im_end|>", "")
     (talks.root / "next.jinja").write_text(text)
     talks.set(encode__chat={"template": "next.jinja"})
-    for stage in ("train-vocab", "encode"):
-        depend(talks, stage, "next.jinja")
+    talks.depend("next.jinja", "train-vocab", "encode")
     done = cli(talks, "build")
     assert done.returncode == 2 and "none of 4 trained answers ends with a special token" in done.stderr
     assert "encode.chat.stop_token: next" in done.stderr and "stop_token: unchecked" in done.stderr
@@ -448,8 +420,7 @@ def test_a_file_without_a_stop_token_is_judged_alike_whether_it_is_encoded_anew_
     rows = "".join(json.dumps({"id": f"one-{i}", "messages": one}) + "\n" for i in range(1000))
     (talks.root / "data/raw/one.jsonl").write_text(rows)
     talks.set(encode__chat={"template": "next.jinja", "stop_token": "next"}, source__unit_bytes_min=0)
-    for stage in ("train-vocab", "encode"):
-        depend(talks, stage, "next.jinja")
+    talks.depend("next.jinja", "train-vocab", "encode")
     done = cli(talks, "build")
     assert done.returncode == 0 and "WARNING: 1,003 of 1,004 trained answers" in done.stdout + done.stderr, done.stderr
     for stop_token, exit_code in (("trained", 2), ("unchecked", 0), ("trained", 2)):

@@ -13,7 +13,7 @@ import pytest
 from tests.builders.teams import build, cli
 from tests.chat.test_isolated import LOOPS
 from tests.conftest import Project
-from tests.stages.test_conversations import TALKS, depend, messages, talks  # noqa: F401 — a fixture
+from tests.stages.test_conversations import TALKS, messages, talks  # noqa: F401 — a fixture
 from tokenmill.chat import isolated
 from tokenmill.dataset.manifest import read_manifest, write_manifest
 
@@ -29,8 +29,7 @@ def _with_template(project: Project, template: str) -> None:
     (project.root / "data/raw/c.jsonl").write_text("".join(lines), encoding="utf-8")
     (project.root / "chat.jinja").write_text(template, encoding="utf-8")
     project.set(encode__chat={"template": "chat.jinja"})
-    for stage in ("train-vocab", "encode"):
-        depend(project, stage, "chat.jinja")
+    project.depend("chat.jinja", "train-vocab", "encode")
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ruamel.yaml import YAML
 
 from tests.builders.teams import cli
 from tests.conftest import Project, make_project
@@ -40,14 +39,6 @@ def found(project: Project) -> list[str]:
     return [str(one) for one in find_mistakes(project.root, params, find_documents(project.root, params)).wrong]
 
 
-def section(project: Project, name: str, value: Any) -> None:
-    path = project.root / "params.yaml"
-    yaml = YAML(typ="safe", pure=True)
-    params = yaml.load(path.read_text(encoding="utf-8")) | {name: value}
-    with path.open("w", encoding="utf-8") as file:
-        yaml.dump(params, file)
-
-
 def lines(project: Project, name: str, *rows: dict[str, Any]) -> None:
     text = "".join(json.dumps(row) + "\n" for row in rows)
     (project.root / "data/raw" / name).write_text(text, encoding="utf-8")
@@ -66,7 +57,7 @@ def tokenizer(project: Project) -> None:
     counter = Counter(pattern="gpt2")
     counter.update(["the cat sat on the mat"])
     train_vocab(counter, 260, "gpt2", special_tokens=["<|end|>"]).save(project.root / "tokenizer")
-    section(project, "tokenizer", {"from": "tokenizer"})
+    project.set(tokenizer={"from": "tokenizer"})
 
 
 def imported_without_the_end(project: Project) -> None:
@@ -92,7 +83,7 @@ def equal_files(project: Project) -> None:
     project.write("x/x.jsonl", ["a"])
     project.write("y/y.jsonl", ["a"])
     globs = {"b": "data/raw/x/*", "a-b": "data/raw/y/*"}
-    section(project, "sources", {name: {"glob": glob} for name, glob in globs.items()})
+    project.set(sources={name: {"glob": glob} for name, glob in globs.items()})
     project.set(encode__formats=["nanogpt"], encode__splits={"one-a": 0.5, "one": 0.5})
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from tests.builders.teams import Team, build, commit, copied, make_team, run
 from tests.conftest import Project, new_project
@@ -54,13 +53,9 @@ def pulled(built: Team, tmp_path: Path) -> Project:
 
 def change_one_shard(project: Project) -> None:
     """With the tokenizer as it is, as a published one would be."""
-    path = project.root / "dvc.yaml"
-    yaml = YAML(typ="safe", pure=True)
-    pipeline = yaml.load(path.read_text(encoding="utf-8"))
-    for stage in ("count", "train-vocab"):
-        pipeline["stages"][stage]["frozen"] = True
-    with path.open("w", encoding="utf-8") as file:
-        yaml.dump(pipeline, file)
+    with project.edited("dvc.yaml") as pipeline:
+        for stage in ("count", "train-vocab"):
+            pipeline["stages"][stage]["frozen"] = True
     shard = project.root / "data/raw/c.jsonl"
     shard.unlink()
     shard.write_text('{"id": "c", "text": "another text"}\n', encoding="utf-8")

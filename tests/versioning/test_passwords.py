@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Project
-from tests.versioning.test_use import take
 from tokenmill import Tokenizer
 from tokenmill.errors import ParamsError, VersionsError
 from tokenmill.versioning import git
@@ -18,7 +17,7 @@ URL = f"http://user:{SECRET}@127.0.0.1:9/x.git"
 
 @pytest.mark.parametrize("command", ["build", "status", "plan", "pin"])
 def test_a_password_in_the_parameters_is_refused_and_stays_there(project: Project, command: str) -> None:
-    take(project, **{"from": URL, "name": "tokenizer", "version": "v1.0.0"})
+    project.set(tokenizer={"from": URL, "name": "tokenizer", "version": "v1.0.0"})
     done = project.cli(command, "--json", "--debug")
     assert done.returncode == 2
     assert "params.yaml, line " in done.stderr and "a URL with a password" in done.stderr

@@ -13,7 +13,6 @@ from threading import Event
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from tests.builders.cloud_servers import cloud
 from tests.builders.proxy import Proxy
@@ -246,13 +245,11 @@ def test_a_damaged_file_is_not_uploaded(team: Team, bucket: str) -> None:
 
 def test_a_dataset_that_dvc_does_not_cache_is_uploaded(team: Team, bucket: str) -> None:
     project = team.project
-    path = project.root / "dvc.yaml"
-    yaml = YAML(typ="safe", pure=True)
-    pipeline = yaml.load(path.read_text(encoding="utf-8"))
-    outs = pipeline["stages"]["encode"]["outs"]
-    pipeline["stages"]["encode"]["outs"] = [{one: {"cache": False}} if one == "data/tokens" else one for one in outs]
-    with path.open("w", encoding="utf-8") as file:
-        yaml.dump(pipeline, file)
+    with project.edited("dvc.yaml") as pipeline:
+        outs = pipeline["stages"]["encode"]["outs"]
+        pipeline["stages"]["encode"]["outs"] = [
+            {one: {"cache": False}} if one == "data/tokens" else one for one in outs
+        ]
     shutil.rmtree(project.root / ".dvc/cache")
     project.build()
     commit(project, "Do not cache the tokens")

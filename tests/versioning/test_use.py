@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from tests.builders.teams import Said, Team, cli, commit, copied, make_team, run
 from tests.conftest import Project, new_project
@@ -37,24 +36,8 @@ def user(new_project: Any) -> Project:
     """Another project, with documents of its own, whose dvc.yaml depends on tokenmill.lock as the delivered one does."""
     project: Project = new_project("user")
     project.write("a.jsonl", ["the cat and the cat", "o gato"])
-    path = project.root / "dvc.yaml"
-    yaml = YAML(typ="safe", pure=True)
-    pipeline = yaml.load(path.read_text(encoding="utf-8"))
-    for stage in ("train-vocab", "encode"):
-        pipeline["stages"][stage]["deps"].append("tokenmill.lock")
-    with path.open("w", encoding="utf-8") as file:
-        yaml.dump(pipeline, file)
+    project.depend("tokenmill.lock", "train-vocab", "encode")
     return project
-
-
-def take(project: Project, **tokenizer: Any) -> None:
-    """Asks for a tokenizer in params.yaml."""
-    path = project.root / "params.yaml"
-    yaml = YAML(typ="safe", pure=True)
-    params = yaml.load(path.read_text(encoding="utf-8"))
-    params["tokenizer"] = tokenizer
-    with path.open("w", encoding="utf-8") as file:
-        yaml.dump(params, file)
 
 
 def lock(project: Project) -> dict[str, Any]:
@@ -86,7 +69,7 @@ def publish_another(team: Team, version: str, *arguments: str) -> None:
 
 @pytest.mark.slow
 def test_a_build_takes_a_version_records_it_and_dvc_agrees(team: Team, user: Project) -> None:
-    take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
+    user.set(tokenizer={"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
     done = build(user)
     assert user.actions(done) == {"count": "not needed", "train-vocab": "imported", "encode": "run", "validate": "run"}
     theirs, ours = team.project.root / "data/tokenizer", user.root / "data/tokenizer"
@@ -106,7 +89,7 @@ def test_a_build_takes_a_version_records_it_and_dvc_agrees(team: Team, user: Pro
 
 @pytest.mark.slow
 def test_a_stage_stays_at_the_pinned_version_until_it_is_pinned_anew(team: Team, user: Project) -> None:
-    take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "prod"})
+    user.set(tokenizer={"from": str(team.bare), "name": "tokenizer", "version": "prod"})
     build(user)
     publish_another(team, "v1.1.0", "--stage", "prod")
     assert set(user.actions(build(user)).values()) == {"up to date"}
@@ -120,7 +103,7 @@ def test_a_stage_stays_at_the_pinned_version_until_it_is_pinned_anew(team: Team,
 
 @pytest.mark.slow
 def test_a_tag_that_was_moved_is_refused(team: Team, user: Project) -> None:
-    take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
+    user.set(tokenizer={"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
     build(user)
     before = lock(user)["commit"]
     for tag in ("tokenizer@v1.0.0", "tokenizer#prod#1"):
@@ -134,7 +117,7 @@ def test_a_tag_that_was_moved_is_refused(team: Team, user: Project) -> None:
 
 
 def test_a_digest_that_is_not_the_pinned_one_fails_with_both(team: Team, user: Project) -> None:
-    take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
+    user.set(tokenizer={"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
     build(user)
     pin = lock(user)
     path = user.root / "tokenmill.lock"
@@ -153,7 +136,7 @@ def test_a_lock_that_is_missing_where_nothing_is_taken_is_written_before_the_fir
 
 def test_dvc_repro_refuses_what_is_not_pinned(team: Team, user: Project) -> None:
     (user.root / "tokenmill.lock").write_text('{"tokenizer": null}\n', encoding="utf-8")
-    take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
+    user.set(tokenizer={"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
     done = user.run("dvc", "repro")
     assert done.returncode != 0
     assert "nothing is pinned. Run `tokenmill build` or `tokenmill pin`" in done.stderr
@@ -168,7 +151,7 @@ def test_a_file_or_directory_is_taken_and_pinned(team: Team, user: Project) -> N
         {"from": str(published / "tokenizer.json")},
         {"from": str(published / "vocab.tiktoken"), "pattern": "gpt2", "special_tokens": {"<|endoftext|>": 0}},
     ):
-        take(user, **asked)
+        user.set(tokenizer=asked)
         build(user)
         taken = Tokenizer.load(user.root / "data/tokenizer")
         assert taken.encode("the cat — naïve 東京") == original.encode("the cat — naïve 東京")
@@ -176,7 +159,7 @@ def test_a_file_or_directory_is_taken_and_pinned(team: Team, user: Project) -> N
         assert (user.root / "data/tokenizer/golden.json").is_file()
     file = user.root / "other.tiktoken"
     file.write_bytes((published / "vocab.tiktoken").read_bytes())
-    take(user, **{"from": "other.tiktoken", "pattern": "gpt2", "special_tokens": {"<|endoftext|>": 0}})
+    user.set(tokenizer={"from": "other.tiktoken", "pattern": "gpt2", "special_tokens": {"<|endoftext|>": 0}})
     build(user)
     file.write_bytes(b"\n".join(file.read_bytes().splitlines()[:-1]) + b"\n")
     for asked_for in (["build"], ["build", "--only", "train-vocab", "--force"], ["build", "--rehash"], ["status"]):
@@ -188,11 +171,11 @@ def test_a_file_or_directory_is_taken_and_pinned(team: Team, user: Project) -> N
     directory = user.root / "of-others"
     directory.mkdir()
     (directory / "tokenizer.json").write_bytes((user.root / "data/tokenizer/tokenizer.json").read_bytes())
-    take(user, **{"from": "of-others"})
+    user.set(tokenizer={"from": "of-others"})
     build(user)
     (directory / "tokenizer.json").unlink()
     assert "of-others" in cli(user, "build").stderr
-    take(user, **{"from": "other.tiktoken", "pattern": "gpt2", "special_tokens": {"<|endoftext|>": 0}})
+    user.set(tokenizer={"from": "other.tiktoken", "pattern": "gpt2", "special_tokens": {"<|endoftext|>": 0}})
     build(user)
     file.unlink()  # as in a clone that has only what was made with it
     assert set(user.actions(build(user)).values()) == {"up to date"}
@@ -200,10 +183,12 @@ def test_a_file_or_directory_is_taken_and_pinned(team: Team, user: Project) -> N
 
 def test_a_tokenizer_that_cannot_be_imported_is_not_pinned(team: Team, user: Project) -> None:
     published = team.project.root / "data/tokenizer/vocab.tiktoken"
-    take(user, **{"from": str(published), "pattern": "gpt2", "special_tokens": {"<|endoftext|>": 0}})
+    user.set(tokenizer={"from": str(published), "pattern": "gpt2", "special_tokens": {"<|endoftext|>": 0}})
     assert cli(user, "pin").returncode == 0
     before = lock(user)
-    take(user, **{"from": str(published), "pattern": r"\p{N}{1,3}+|[\s\S]", "special_tokens": {"<|endoftext|>": 0}})
+    user.set(
+        tokenizer={"from": str(published), "pattern": r"\p{N}{1,3}+|[\s\S]", "special_tokens": {"<|endoftext|>": 0}}
+    )
     done = cli(user, "pin")
     assert done.returncode == 2
     assert "does not mean the same in the tokenizers library" in done.stderr
@@ -211,19 +196,19 @@ def test_a_tokenizer_that_cannot_be_imported_is_not_pinned(team: Team, user: Pro
 
 
 def test_what_cannot_be_asked_for_is_refused_with_what_there_is(team: Team, user: Project) -> None:
-    take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v9.0.0"})
+    user.set(tokenizer={"from": str(team.bare), "name": "tokenizer", "version": "v9.0.0"})
     assert "Versions of tokenizer: v1.0.0; stages: prod" in refused(user)
-    take(user, **{"from": str(team.bare), "name": "tokenizer"})
+    user.set(tokenizer={"from": str(team.bare), "name": "tokenizer"})
     assert "name and version" in refused(user)
     assert cli(team.project, "publish", "dataset@v1.0.0").returncode == 0
-    take(user, **{"from": str(team.bare), "name": "dataset", "version": "v1.0.0"})
+    user.set(tokenizer={"from": str(team.bare), "name": "dataset", "version": "v1.0.0"})
     assert f"dataset@v1.0.0 from {team.bare} is not a tokenizer" in refused(user)
-    take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0", "nam": "x"})
+    user.set(tokenizer={"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0", "nam": "x"})
     assert "unknown key" in refused(user)
-    take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
+    user.set(tokenizer={"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
     user.set(encode__end_of_document="<eos>")
     assert "one of the tokenizer's special tokens ('<|endoftext|>')" in refused(user)
-    take(user, **{"from": str(user.root / "nowhere"), "name": "tokenizer", "version": "v1.0.0"})
+    user.set(tokenizer={"from": str(user.root / "nowhere"), "name": "tokenizer", "version": "v1.0.0"})
     assert f"{user.root / 'nowhere'}: git ls-remote" in refused(user)
 
 
@@ -233,7 +218,7 @@ def test_a_directory_whose_golden_vectors_are_of_another_tokenizer_is_named(team
     golden = json.loads((directory / "golden.json").read_text(encoding="ascii"))
     (directory / "golden.json").unlink()
     (directory / "golden.json").write_text(json.dumps({**golden, "tokenizer_digest": "0" * 64}), encoding="ascii")
-    take(user, **{"from": "copied"})
+    user.set(tokenizer={"from": "copied"})
     assert "error[TM301]: copied/golden.json: made for the tokenizer 000" in refused(user)
 
 
@@ -260,6 +245,6 @@ def test_the_name_of_a_repository_is_no_option_of_git(team: Team, tmp_path: Path
 
 
 def test_what_git_says_before_its_error_is_told(user: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    take(user, **{"from": "ssh://nobody@127.0.0.1/team.git", "name": "tokenizer", "version": "v1.0.0"})
+    user.set(tokenizer={"from": "ssh://nobody@127.0.0.1/team.git", "name": "tokenizer", "version": "v1.0.0"})
     monkeypatch.setenv("GIT_SSH_COMMAND", "sh -c 'echo no route there >&2; exit 255'")
     assert "no route there; fatal: Could not read from remote repository." in refused(user)
