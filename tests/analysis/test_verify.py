@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from tests.builders.document_sets import MADE_BY_0_1
 from tests.builders.teams import cli
 from tests.conftest import Project, make_project
 from tokenmill import console
@@ -249,10 +250,9 @@ def test_a_tokenizer_that_changes_text_is_compared_with_what_it_encodes(project:
 
 
 def test_a_dataset_of_0_1_is_verified(tmp_path: Path) -> None:
-    made = Path(__file__).parents[1] / "dataset/made_by_0_1"
     for name in ("tokens", "tokenizer"):
-        shutil.copytree(made / name, tmp_path / "data" / name)
-    shutil.copytree(made / "raw", tmp_path / "data/raw")
+        shutil.copytree(MADE_BY_0_1 / name, tmp_path / "data" / name)
+    shutil.copytree(MADE_BY_0_1 / "raw", tmp_path / "data/raw")
     found = check(tmp_path / "data")
     assert found.result == "not checked" and not found.findings
     assert "format 3" in found.not_checked[0]

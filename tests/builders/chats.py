@@ -17,6 +17,7 @@ from tokenmill.chat.encoder import ChatEncoder, EncodedChat
 from tokenmill.chat.named import template_text
 from tokenmill.chat.rendering import ChatSettings, Mask
 
+LOOPS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"  # a template that never ends
 VARIABLES = {"bos_token": "<s>", "eos_token": "</s>"}
 SPECIAL = [
     *("<s>", "</s>", "<unk>", "<|im_start|>", "<|im_end|>"),

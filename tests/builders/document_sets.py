@@ -28,6 +28,7 @@ from tokenmill.formats.tokens import id_type, schema
 Items = Sequence[Sequence[int]]
 Parts = Sequence[Items]
 
+MADE_BY_0_1 = Path(__file__).parents[1] / "dataset/made_by_0_1"
 BATCH = 3  # items, so that a part has several record batches
 
 

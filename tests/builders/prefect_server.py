@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -132,6 +133,14 @@ def end(process: "subprocess.Popen[Any]") -> None:
         process.wait()
     for child in psutil.wait_procs(children, timeout=5)[1]:
         child.kill()
+
+
+def recorded_runs(home: dict[str, str], table: str) -> list[tuple[str, str]]:
+    """Name and state of each flow run or task run in the database of a Prefect home, in order."""
+    database = sqlite3.connect(Path(home["PREFECT_HOME"]) / "prefect.db")
+    found: list[tuple[str, str]] = database.execute(f"select name, state_type from {table} order by created").fetchall()
+    database.close()
+    return found
 
 
 def _answers(url: str) -> bool:

@@ -1,9 +1,13 @@
 """A team's repositories for tests: a bare git repository, a DVC remote in a folder, and clones."""
 
+import json
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from tests.builders.in_process import Said
 from tests.conftest import Project
@@ -87,3 +91,19 @@ def build(project: Project, *arguments: str) -> Said:
     done = project.cli("build", *arguments)
     assert done.returncode == 0, done.stderr
     return done
+
+
+def keys(folder: Path, curve: ec.EllipticCurve | None = None) -> tuple[Path, Path]:
+    """A private and a public key in PEM."""
+    key = ec.generate_private_key(curve or ec.SECP256R1())
+    private, public = folder / "key.pem", folder / "pub.pem"
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    return private, public
+
+
+def findings(project: Project, code: int) -> dict[str, dict[str, str]]:
+    """What `tokenmill doctor` finds, by the name of the check; it must end with this code."""
+    done = cli(project, "doctor", "--json")
+    assert done.returncode == code, done.stdout
+    return {one["name"]: one for one in json.loads(done.stdout)["result"]["checks"]}

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.chats import encoded, encoder, told
+from tests.builders.chats import LOOPS, encoded, encoder, told
 from tokenmill import _core
 from tokenmill.chat import isolated
 from tokenmill.errors import ChatError, UnitTimeoutError
 
-LOOPS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
 _DOUBLED = (
     "{% set ns = namespace(x='ab') %}{% for i in range(60) %}{% set ns.x = STEP %}{% endfor %}{{ ns.x | length }}"
 )

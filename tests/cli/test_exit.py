@@ -3,21 +3,13 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPOSITORY, Project
+from tests.builders.processes import ended
+from tests.conftest import Project
 from tokenmill import Counter, train_vocab
-
-COMMAND = [sys.executable, "-m", "tokenmill"]
-
-
-def ended(folder: Path, *arguments: str, **named: object) -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | named
-    return subprocess.run([*COMMAND, *arguments], cwd=folder, env=environment, check=False, timeout=60, **given)  # type: ignore[call-overload, no-any-return]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.processes import ended
 from tests.builders.teams import build
-from tests.cli.test_exit import ended
 from tests.conftest import Project, make_project
 from tokenmill.cli.answer import message_of
 from tokenmill.errors import code_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_exit import ended
+from tests.builders.processes import ended
 from tests.conftest import Project
 from tokenmill.cli.main import _of_project
 from tokenmill.errors import CorpusError, ProjectCodeError

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.builders.damage import edit_manifest
 from tests.builders.teams import build, cli
 from tests.conftest import Project
-from tests.stages.test_validate import edit_manifest
 from tokenmill.corpus.bad_documents import listed
 
 BAD_LINES = [b'{"id": "x", "text": 7}\n', b'{"id": "y", "te\n', b'{"id": "z", "text": "\xff"}\n']

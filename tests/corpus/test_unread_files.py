@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from tests.builders.teams import findings
 from tests.conftest import Project
-from tests.project.test_doctor import findings
 from tokenmill.config.load_params import load_params
 from tokenmill.corpus.sources import unread_files
 

@@ -11,9 +11,9 @@ import pyarrow.parquet.encryption as encryption
 import pytest
 import zstandard
 
-from tests.analysis.test_compare import trained
+from tests.builders.teams import findings
+from tests.builders.trained import trained
 from tests.conftest import REPOSITORY, Project
-from tests.project.test_doctor import findings
 from tokenmill.config.sources import Reading
 from tokenmill.corpus.decompression import decompressed
 from tokenmill.corpus.drop import drop_list
@@ -184,7 +184,7 @@ def test_a_build_and_doctor_name_a_pointer_though_damaged_files_are_left_out(pro
 @pytest.mark.parametrize("name", ["tokenizer.json", "vocab.tiktoken", "tokenizer_config.json"])
 def test_a_pointer_in_the_place_of_a_tokenizer_file_is_named(tmp_path: Path, name: str) -> None:
     if name == "tokenizer_config.json":
-        trained(["the cat"], 257).save(tmp_path)
+        trained(["the cat"], vocab_size=257).save(tmp_path)
     (tmp_path / name).write_text(LFS)
     with pytest.raises(TokenizerError, match="is a pointer of Git LFS") as raised:
         Tokenizer.load(

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.builders.conversation_sets import Conversation, manifest_of, write_unit
+from tests.builders.document_sets import MADE_BY_0_1
 from tests.builders.trained import TOKENIZER
-from tests.dataset.test_earlier import MADE
 from tokenmill.checks.findings import in_manifest
 from tokenmill.checks.manifest_checks import wrong_digest, wrong_in_itself
 from tokenmill.checks.table_checks import differing_tables
@@ -88,7 +88,7 @@ def test_numbers_of_trained_tokens_that_contradict_each_other_are_found(manifest
 
 @pytest.mark.parametrize("version", [3, 4, 5, 6, 7, 8])
 def test_manifests_of_texts_are_read_and_written_as_before_conversations(version: int) -> None:
-    whole = read_manifest_file(MADE / "tokens/manifest.json").model_copy(update={"format_version": version})
+    whole = read_manifest_file(MADE_BY_0_1 / "tokens/manifest.json").model_copy(update={"format_version": version})
     whole = whole.model_copy(update={"digest": whole.own_digest()})
     text = whole.as_json()
     found = json.loads(text)

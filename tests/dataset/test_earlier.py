@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tokenmill
+from tests.builders.document_sets import MADE_BY_0_1
 from tests.builders.teams import cli
 from tests.conftest import Project, make_project
 from tokenmill import Tokenizer
@@ -20,7 +21,6 @@ from tokenmill.formats.parquet import read_tokens
 from tokenmill.storage.atomic import sha256_file
 from tokenmill.versioning.upload import upload
 
-MADE = Path(__file__).parent / "made_by_0_1"
 OF_FORMAT_7 = Path(__file__).parent / "made_by_format_7"
 TEXTS = {
     "a-0": "the cat sat on the mat",
@@ -32,17 +32,17 @@ TEXTS = {
 
 
 def test_a_dataset_of_0_1_decodes_to_its_documents() -> None:
-    manifest = read_manifest_file(MADE / "tokens/manifest.json")
+    manifest = read_manifest_file(MADE_BY_0_1 / "tokens/manifest.json")
     assert manifest.engine.startswith("tokenmill 0.1.0")
-    tokenizer = Tokenizer.load(MADE / "tokenizer")
+    tokenizer = Tokenizer.load(MADE_BY_0_1 / "tokenizer")
     assert tokenizer.digest == manifest.tokenizer_digest
-    opened = [document.tolist() for document in tokenmill.open(MADE / "tokens")]
+    opened = [document.tolist() for document in tokenmill.open(MADE_BY_0_1 / "tokens")]
     for shard in manifest.shards:
-        path = MADE / "tokens" / shard.name
+        path = MADE_BY_0_1 / "tokens" / shard.name
         assert sha256_file(path) == shard.sha256
         rows = [row for batch in read_tokens(path) for row in batch.to_pylist()]
         assert [row["input_ids"] for row in rows] == [opened.pop(0) for _ in rows]
-        lines = (MADE / "raw" / shard.name.removesuffix(".parquet")).read_text(encoding="utf-8").splitlines()
+        lines = (MADE_BY_0_1 / "raw" / shard.name.removesuffix(".parquet")).read_text(encoding="utf-8").splitlines()
         documents = [json.loads(line) for line in lines]
         assert [row["id"] for row in rows] == [document["id"] for document in documents]
         assert [row["input_ids"].pop() for row in rows] == [manifest.end_of_document_id] * len(rows)
@@ -51,7 +51,7 @@ def test_a_dataset_of_0_1_decodes_to_its_documents() -> None:
 
 
 def test_the_digest_of_a_manifest_of_format_4_leaves_out_what_later_formats_added() -> None:
-    manifest = read_manifest_file(MADE / "tokens/manifest.json").model_copy(update={"format_version": 4})
+    manifest = read_manifest_file(MADE_BY_0_1 / "tokens/manifest.json").model_copy(update={"format_version": 4})
     found = json.loads(manifest.as_json())
     added = {"files", "sets", "packed", "blends", "sources", "mixture"}
     assert added & found.keys() == set()

@@ -6,7 +6,6 @@ import shutil
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,6 +13,7 @@ from ruamel.yaml import YAML
 
 import tokenmill
 from tests.builders.built_sets import items
+from tests.builders.corpora import weigh
 from tests.builders.teams import build, cli
 from tests.conftest import Project, make_project
 from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
@@ -41,11 +41,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
 def project(built: Project, tmp_path: Path) -> Project:
     shutil.copytree(built.root, tmp_path / "copy", symlinks=True)
     return Project(tmp_path / "copy")
-
-
-def weigh(project: Project, **weights: dict[str, Any]) -> None:
-    """Gives each folder of data/raw a source of its name."""
-    project.set(sources={name: {"glob": f"data/raw/{name}/*", **weight} for name, weight in weights.items()})
 
 
 def found(project: Project, format: str, split: str | None = None) -> Counter[str]:

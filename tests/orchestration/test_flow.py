@@ -2,19 +2,18 @@
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 
-from tests.builders.prefect_server import Server, end, prefect_home
+from tests.builders.prefect_server import Server, end, prefect_home, recorded_runs
+from tests.builders.processes import STDERR, building, said
 from tests.conftest import REPOSITORY, Project
 
 pytestmark = pytest.mark.slow
@@ -24,13 +23,6 @@ pytestmark = pytest.mark.slow
 def home(tmp_path_factory: pytest.TempPathFactory, prefect_database: Path) -> dict[str, str]:
     """Environment of a Prefect that knows no server."""
     return {"PREFECT_HOME": str(prefect_home(tmp_path_factory.mktemp("prefect") / "home", prefect_database))}
-
-
-def runs(home: dict[str, str], table: str) -> list[tuple[str, str]]:
-    database = sqlite3.connect(Path(home["PREFECT_HOME"]) / "prefect.db")
-    found: list[tuple[str, str]] = database.execute(f"select name, state_type from {table} order by created").fetchall()
-    database.close()
-    return found
 
 
 def servers(home: dict[str, str]) -> set[int]:
@@ -63,32 +55,6 @@ def test_a_build_from_a_running_event_loop_awaits_all_of_prefect(project: Projec
     assert "never awaited" not in done.stderr
 
 
-@contextmanager
-def building(project: Project, home: dict[str, str], n_documents: int = 8) -> Iterator[subprocess.Popen[bytes]]:
-    """A build that would be at work for some seconds more, and whose flow runs; it is ended with the block."""
-    words = " ".join(f"w{i}" for i in range(200_000))
-    for name in "cdefgh":
-        project.write(f"{name}.jsonl", [words] * n_documents)
-    project.set(run__engine="threads", run__workers=1)
-    environment = {**os.environ, **home, "PYTHONPATH": str(REPOSITORY)}
-    command = [str(Path(sys.executable).parent / "tokenmill"), "build"]
-    with said(project).open("w", encoding="utf-8") as file:  # a pipe would stay open in a server that is left behind
-        process = subprocess.Popen(command, cwd=project.root, env=environment, stderr=file, start_new_session=True)
-    try:
-        deadline = time.monotonic() + 120
-        while "count: started" not in said(project).read_text(encoding="utf-8"):
-            assert time.monotonic() < deadline
-            assert process.poll() is None, said(project).read_text(encoding="utf-8")
-            time.sleep(0.05)
-        yield process
-    finally:
-        end(process)
-
-
-def said(project: Project) -> Path:
-    return project.root / "stderr.txt"
-
-
 def test_ctrl_c_in_a_terminal_is_told_to_the_embedded_server_and_leaves_nothing_behind(
     project: Project, home: dict[str, str]
 ) -> None:
@@ -96,12 +62,12 @@ def test_ctrl_c_in_a_terminal_is_told_to_the_embedded_server_and_leaves_nothing_
     with building(project, home) as process:
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(timeout=60) == 130
-    words = said(project).read_text(encoding="utf-8")
+    words = said(project)
     assert "Traceback" not in words
     assert "Run `tokenmill build` to go on" in words
     assert project.outputs() == {}
     assert servers(home) == before
-    assert (f"build {project.root.name}", "CRASHED") in runs(home, "flow_run")
+    assert (f"build {project.root.name}", "CRASHED") in recorded_runs(home, "flow_run")
 
 
 def test_a_server_that_is_killed_stops_no_build(project: Project, home: dict[str, str]) -> None:
@@ -109,8 +75,8 @@ def test_a_server_that_is_killed_stops_no_build(project: Project, home: dict[str
     with building(project, home, n_documents=3) as process:
         for pid in servers(home) - before:
             os.kill(pid, signal.SIGKILL)
-        assert process.wait(timeout=120) == 0, said(project).read_text(encoding="utf-8")
-    assert "it may not show how this build ended" in said(project).read_text(encoding="utf-8")
+        assert process.wait(timeout=120) == 0, said(project)
+    assert "it may not show how this build ended" in said(project)
     assert project.run("tokenmill", "status").returncode == 0
 
 
@@ -120,8 +86,8 @@ def test_ctrl_c_is_heeded_when_the_server_is_gone(project: Project, home: dict[s
         for pid in servers(home) - before:
             os.kill(pid, signal.SIGKILL)
         os.kill(process.pid, signal.SIGINT)
-        assert process.wait(timeout=60) == 130, said(project).read_text(encoding="utf-8")
-    assert "Traceback" not in said(project).read_text(encoding="utf-8")
+        assert process.wait(timeout=60) == 130, said(project)
+    assert "Traceback" not in said(project)
 
 
 def test_a_server_that_cannot_start_is_told_with_the_reason(project: Project, tmp_path: Path) -> None:
@@ -156,7 +122,7 @@ def test_an_embedded_server_answers_only_who_knows_its_password(project: Project
             for auth in (None, ("build", "guess"), tuple(password.split(":")))
         ]
     assert answers == [401, 401, 200]
-    assert password not in said(project).read_text(encoding="utf-8")
+    assert password not in said(project)
     assert not any(password in " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"]))
 
 
@@ -192,19 +158,19 @@ sys.exit(program())
     environment = {**os.environ, **home, "PYTHONPATH": str(REPOSITORY)}
     command = [sys.executable, "-c", slow]
     before = servers(home)
-    with said(project).open("w", encoding="utf-8") as file:
+    with (project.root / STDERR).open("w", encoding="utf-8") as file:
         process = subprocess.Popen(command, cwd=project.root, env=environment, stderr=file, start_new_session=True)
     try:
         deadline = time.monotonic() + 120
-        while said(project).read_text(encoding="utf-8").count("reading") < 6:  # the rest would take more than a minute
+        while said(project).count("reading") < 6:  # the rest would take more than a minute
             assert time.monotonic() < deadline
-            assert process.poll() is None, said(project).read_text(encoding="utf-8")
+            assert process.poll() is None, said(project)
             time.sleep(0.05)
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(timeout=40) == 130
     finally:
         end(process)
-    assert "Traceback" not in said(project).read_text(encoding="utf-8")
+    assert "Traceback" not in said(project)
     assert servers(home) == before
 
 
@@ -220,17 +186,17 @@ def test_the_server_of_a_killed_build_ends_and_the_next_records_every_unit_and_g
     _until_equal(lambda: servers(home), before)
     for name in "cdefgh":
         (flow.root / f"data/raw/{name}.jsonl").unlink()
-    n_known = len(runs(home, "task_run"))
+    n_known = len(recorded_runs(home, "task_run"))
     done = flow.build(**home)
     assert servers(home) == before
     assert flow.outputs() == inline.outputs()
     assert (flow.root / "dvc.lock").read_bytes() == (inline.root / "dvc.lock").read_bytes()
     stages = ("count", "train-vocab", "encode", "validate")
     assert [line.split(":")[0] for line in done.stderr.splitlines() if ": started" in line] == list(stages)
-    assert (f"build {flow.root.name}", "COMPLETED") in runs(home, "flow_run")
+    assert (f"build {flow.root.name}", "COMPLETED") in recorded_runs(home, "flow_run")
     counted = {(f"count data/raw/{shard}.jsonl", "COMPLETED") for shard in "ab"}  # maybe by the killed build
     units = {f"{stage} data/raw/{shard}.jsonl" for stage in ("encode", "validate") for shard in "ab"}
-    recorded = set(runs(home, "task_run")[n_known:])
+    recorded = set(recorded_runs(home, "task_run")[n_known:])
     assert recorded - counted == {(unit, "COMPLETED") for unit in units | {"train-vocab 272 tokens"}}
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.prefect_server import Server, prefect_home
+from tests.builders.prefect_server import Server, prefect_home, recorded_runs
 from tests.conftest import Project
-from tests.orchestration.test_flow import runs
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +54,7 @@ def test_two_builds_at_once_have_their_own_databases_and_do_not_touch_the_newer_
     assert state(account / ".prefect") == before
     for project in projects:
         home = {"PREFECT_HOME": str(project.root / ".tokenmill/prefect")}
-        assert runs(home, "flow_run") == [(f"build {project.root.name}", "COMPLETED")]
+        assert recorded_runs(home, "flow_run") == [(f"build {project.root.name}", "COMPLETED")]
         assert (project.root / ".tokenmill/prefect").stat().st_mode & 0o007 == 0
 
 
@@ -95,4 +94,4 @@ def test_settings_of_the_accounts_database_are_not_the_ones_of_a_build(project: 
     (account / ".prefect/profiles.toml").write_text(profile, encoding="utf-8")
     project.set(run__engine="threads")
     project.build(HOME=str(account))
-    assert runs({"PREFECT_HOME": str(project.root / ".tokenmill/prefect")}, "flow_run")
+    assert recorded_runs({"PREFECT_HOME": str(project.root / ".tokenmill/prefect")}, "flow_run")

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.prefect_server import prefect_home
+from tests.builders.prefect_server import prefect_home, recorded_runs
 from tests.builders.teams import cli
 from tests.conftest import REPOSITORY, Project
-from tests.orchestration.test_flow import runs
 
 GUIDE = (REPOSITORY / "docs/guides/steps.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```python\n# (tasks/\w+\.py)\n(.*?)```", GUIDE, flags=re.DOTALL))
@@ -66,7 +65,7 @@ def test_steps_of_ones_own_run_in_prefect_and_dvc_tracks_them(
     own.build(**home)
     assert n_documents(own) == 1
     assert (own.root / "data/lengths/lengths.csv").read_text(encoding="utf-8").startswith("n_tokens,n_documents\n")
-    names = {name.split("-")[0] for name, _state in runs(home, "task_run")}
+    names = {name.split("-")[0] for name, _state in recorded_runs(home, "task_run")}
     assert {"clean", "lengths", "count data/raw/a.jsonl"} <= names
     assert_dvc_agrees(own)
 

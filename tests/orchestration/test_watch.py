@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from tests.builders.prefect_server import Server, prefect_home, standing_server
+from tests.builders.processes import building, said
 from tests.conftest import REPOSITORY, Project
-from tests.orchestration.test_flow import building, said
 
 pytestmark = pytest.mark.slow
 
@@ -81,8 +81,8 @@ def test_a_build_that_is_cancelled_on_the_server_ends_and_the_next_goes_on(proje
     with building(project, server.environment, n_documents=24) as process:
         server.cancel(server.flow_run(f"build {project.root.name}"))
         assert process.wait(timeout=60) == 143
-    assert "cancelled on Prefect's server" in said(project).read_text(encoding="utf-8")
-    assert "Traceback" not in said(project).read_text(encoding="utf-8")
+    assert "cancelled on Prefect's server" in said(project)
+    assert "Traceback" not in said(project)
     assert server.flow_run(f"build {project.root.name}")["state"]["type"] == "CANCELLED"
     assert "data/report/report.json" not in project.outputs()
     for name in "cdefgh":
@@ -97,8 +97,8 @@ def test_a_server_that_goes_away_stops_no_build(project: Project, tmp_path: Path
         server = standing.enter_context(standing_server(home))
         with building(project, server.environment | IMPATIENT, n_documents=3) as process:
             standing.close()  # ends the server
-            assert process.wait(timeout=120) == 0, said(project).read_text(encoding="utf-8")
-    words = said(project).read_text(encoding="utf-8")
+            assert process.wait(timeout=120) == 0, said(project)
+    words = said(project)
     assert "Traceback" not in words
     assert "it may not show how this build ended" in words
     assert project.run("tokenmill", "status").returncode == 0
@@ -132,8 +132,8 @@ def test_a_server_that_hangs_stops_no_build(
         with building(project, server.environment | IMPATIENT, n_documents=2) as process, hanging(processes):
             if number:
                 process.send_signal(number)
-            assert process.wait(timeout=60) == code, said(project).read_text(encoding="utf-8")
-    words = said(project).read_text(encoding="utf-8")
+            assert process.wait(timeout=60) == code, said(project)
+    words = said(project)
     assert "Traceback" not in words
     assert "it may not show how this build ended" in words
     if number is None:
@@ -151,12 +151,12 @@ def test_a_build_that_is_cancelled_on_a_server_that_then_hangs_ends(
         with building(project, server.environment | IMPATIENT) as process, ExitStack() as standing_still:
             server.cancel(server.flow_run(f"build {project.root.name}"))
             deadline = time.monotonic() + 60
-            while "cancelled on Prefect's server" not in said(project).read_text(encoding="utf-8"):
+            while "cancelled on Prefect's server" not in said(project):
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
             standing_still.enter_context(hanging(processes))
-            assert process.wait(timeout=60) == 143, said(project).read_text(encoding="utf-8")
-    words = said(project).read_text(encoding="utf-8")
+            assert process.wait(timeout=60) == 143, said(project)
+    words = said(project)
     assert "Traceback" not in words
     assert "before the build began" not in words
     assert "Run `tokenmill build` to go on" in words
@@ -208,8 +208,8 @@ def test_a_flow_run_that_was_deleted_stops_no_build(project: Project, tmp_path: 
         with building(project, server.environment, n_documents=3) as process:
             with hanging([psutil.Process(process.pid)]):  # or it may be done before the server has deleted
                 server.delete(server.flow_run(f"build {project.root.name}"))
-            assert process.wait(timeout=120) == 0, said(project).read_text(encoding="utf-8")
-        return said(project).read_text(encoding="utf-8")
+            assert process.wait(timeout=120) == 0, said(project)
+        return said(project)
 
     project.set(run__engine="threads")
     home = prefect_home(tmp_path / "home", prefect_database)
@@ -271,7 +271,7 @@ def test_a_signal_ends_the_build_with_its_code(project: Project, server: Server,
     with building(project, server.environment) as process:
         process.send_signal(number)
         assert process.wait(timeout=60) == code
-    words = said(project).read_text(encoding="utf-8")
+    words = said(project)
     assert "Traceback" not in words
     assert "Run `tokenmill build` to go on" in words
     assert project.outputs() == {}

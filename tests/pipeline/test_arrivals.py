@@ -3,43 +3,21 @@
 import json
 import subprocess
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.builders.builds import build_while
 from tests.builders.in_process import tokenmill
 from tests.builders.teams import Team, cli, commit, copied, make_team, run
 from tests.conftest import Project, new_project
 from tokenmill.errors import CorpusError
 from tokenmill.pipeline.build import Build, alone, start
-from tokenmill.pipeline.pools import Threads
-from tokenmill.rounds import Stage
-from tokenmill.stages import recipe
 from tokenmill.stages.recipe import run_inline
 from tokenmill.stages.refresh import refresh
 from tokenmill.summary import StageSummary
 
 Arrive = Callable[[], object]
-
-
-def build_while(project: Project, arrive: Callable[[str], object]) -> list[StageSummary]:
-    """A build in which `arrive` is called before each stage, while it runs, and after the last one."""
-
-    def stage(name: str, work: Callable[[Build], Stage], build: Build) -> Stage:
-        done = yield from work(build)
-        arrive(f"in {name}")
-        return done
-
-    with alone(project.root, wait=False):
-        build = start(project.root / "params.yaml", None, False, False)
-        arrive("before count")
-        for name, work in (("count", recipe.count), ("encode", recipe.encode), ("validate", recipe.validate)):
-            if name == "encode":
-                build.stage("train-vocab", recipe.train_vocab, Threads(1))
-            build.stage(name, partial(stage, name, work), Threads(2))
-            arrive(f"after {name}")
-        return build.finished()
 
 
 def names(project: Project) -> list[str]:
@@ -89,9 +67,10 @@ def test_a_stage_that_is_up_to_date_stays_so_when_a_file_arrives_before_it_is_lo
 
 def test_a_file_that_arrives_in_an_input_that_dvc_would_record_ends_the_build(project: Project) -> None:
     """dvc.yaml names the folder of documents by a variable, which only DVC resolves."""
-    path = project.root / "dvc.yaml"
-    text = path.read_text(encoding="utf-8").replace("deps: [data/raw", "deps: ['${raw}'")
-    path.write_text(f"vars: [{{raw: data/raw}}]\n{text}", encoding="utf-8")
+    with project.edited("dvc.yaml") as pipeline:
+        pipeline["vars"] = [{"raw": "data/raw"}]
+        for stage in pipeline["stages"].values():
+            stage["deps"] = ["${raw}" if dep == "data/raw" else dep for dep in stage["deps"]]
     project.build()
     project.write("c.jsonl", ["one more cat"])
     with pytest.raises(CorpusError, match=r"late\.jsonl changed while the build ran") as raised:

@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from tests.builders.corpora import read_corpus, write_corpus
 from tests.conftest import Project, make_project
-from tests.pipeline.test_object_storage import set_up, write_corpus
 from tokenmill.dataset.manifest import read_manifest
 
 pytestmark = pytest.mark.slow
@@ -92,7 +92,7 @@ def hub(tmp_path: Path) -> Iterator[tuple[Path, str, list[str]]]:
 def with_glob(tmp_path: Path, name: str, glob: str, dependency: str) -> Project:
     project = make_project(tmp_path / name)
     shutil.rmtree(project.root / "data/raw")
-    set_up(project, glob, [dependency])
+    read_corpus(project, glob, [dependency])
     return project
 
 

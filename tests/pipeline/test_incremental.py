@@ -12,19 +12,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.builders.builds import units_done
 from tests.builders.teams import build
 from tests.conftest import Project
 
 N_CHANGES = int(os.environ.get("TOKENMILL_TEST_CHANGES", "2"))
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "naïve", "東京", "🙂", "<|endoftext|>", "  ", "1234"]
-
-
-def said(stderr: str, stage: str) -> str:
-    """How many units of a stage a build did."""
-    for line in stderr.splitlines():
-        if line.startswith(f"{stage}: ") and "units to do" in line:
-            return line.split(": ", 1)[1].split(" units", 1)[0]
-    return "all"
 
 
 def with_fixed_tokenizer(project: Project) -> None:
@@ -40,15 +33,15 @@ def test_a_changed_a_new_and_a_renamed_shard_are_all_that_is_done_again(project:
     with_fixed_tokenizer(project)
     project.write("c.jsonl", ["another text"])
     done = build(project)
-    assert said(done.stderr, "encode") == said(done.stderr, "validate") == "1 of 6"
+    assert units_done(done.stderr, "encode") == units_done(done.stderr, "validate") == "1 of 6"
     (project.root / "data/raw/deep").mkdir()
     (project.root / "data/raw/d.jsonl").rename(project.root / "data/raw/deep/d.jsonl")
     done = build(project)
-    assert said(done.stderr, "encode") == said(done.stderr, "validate") == "0 of 6"
+    assert units_done(done.stderr, "encode") == units_done(done.stderr, "validate") == "0 of 6"
     project.write("g.jsonl", ["new"])
     (project.root / "data/raw/e.jsonl").unlink()
     (project.root / "data/raw/f.jsonl").touch()
-    assert said(build(project).stderr, "encode") == "1 of 6"
+    assert units_done(build(project).stderr, "encode") == "1 of 6"
     names = {
         path.relative_to(project.root / "data/tokens/documents").as_posix()
         for path in (project.root / "data/tokens").rglob("*.parquet")
@@ -84,7 +77,7 @@ def test_a_part_that_moves_keeps_its_tokens_and_its_documents_have_their_new_row
     path.write_text("\n".join([json.dumps({"id": "first", "text": "one more at the start"}), *lines]), encoding="utf-8")
     done = build(project)
     for stage in ("encode", "validate"):
-        n_todo, n_units = said(done.stderr, stage).split(" of ")
+        n_todo, n_units = units_done(done.stderr, stage).split(" of ")
         assert int(n_todo) <= 2 < int(n_units) - 4
     expected = [("first", 0), *((f"long-{i}", i + 1) for i in range(300))]
     assert rows_of(project) == expected
@@ -130,10 +123,10 @@ def test_equal_shards_are_one_unit(project: Project) -> None:
 def test_another_tokenizer_encodes_everything_and_the_old_one_comes_back_without_work(project: Project) -> None:
     build(project)
     project.set(train_vocab__vocab_size=270)
-    assert said(build(project).stderr, "encode") == "all"
+    assert units_done(build(project).stderr, "encode") == "all"
     shutil.rmtree(project.root / ".dvc/cache/runs")  # DVC would bring the stage back whole
     project.set(train_vocab__vocab_size=272)
-    assert said(build(project).stderr, "encode") == "0 of 2"
+    assert units_done(build(project).stderr, "encode") == "0 of 2"
 
 
 def test_an_output_shares_its_bytes_with_the_store_and_the_cache_and_is_read_only(project: Project) -> None:
@@ -167,7 +160,7 @@ def test_a_unit_damaged_in_the_store_is_made_again(project: Project) -> None:
         path.write_bytes(content[:-1] + b"X")
     shutil.rmtree(project.root / "data/tokens")
     shutil.rmtree(project.root / ".dvc/cache")
-    assert said(build(project).stderr, "encode") == "all"
+    assert units_done(build(project).stderr, "encode") == "all"
     assert project.outputs() == before
 
 

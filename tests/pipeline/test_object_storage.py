@@ -1,74 +1,24 @@
 """Documents in object storage: every stage and command does with them what it does with files."""
 
-import gzip
 import json
-import lzma
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-import zstandard
 
+from tests.builders.builds import build_while
 from tests.builders.cloud_servers import cloud
+from tests.builders.corpora import KINDS, read_corpus, write_corpus
 from tests.builders.proxy import Mode, Proxy
 from tests.builders.s3_server import SECRET, client, environment, moto, s3s
 from tests.conftest import Project, make_project
-from tests.pipeline.test_arrivals import build_while
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.storage import objects
 from tokenmill.storage.urls import StoredObject
 
 pytestmark = pytest.mark.slow
-
-TEXTS = [
-    f"the {word} sat on the {place} number {i}"
-    for i in range(60)
-    for word in ("cat", "dog")
-    for place in ("mat", "log")
-]
-KINDS = (
-    "web/a.jsonl",
-    "web/b.jsonl.gz",
-    "web/c.jsonl.zst",
-    "books/d.parquet",
-    "books/e.arrow",
-    "books/f.txt",
-    "books/g.json",
-    "web/h.ndjson.xz",
-)
-
-
-def write_corpus(folder: Path) -> None:
-    """A file of each kind; the .jsonl and the .parquet are cut into several units."""
-    for name in KINDS:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        texts = TEXTS * 40 if name.endswith((".jsonl", ".parquet")) else TEXTS
-        rows = [{"id": f"{name}-{i}", "text": f"{text} of {name}"} for i, text in enumerate(texts)]
-        lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
-        if name.endswith(".gz"):
-            path.write_bytes(gzip.compress(lines, mtime=0))
-        elif name.endswith(".json"):
-            path.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-        elif name.endswith(".xz"):
-            path.write_bytes(lzma.compress(lines))
-        elif name.endswith(".zst"):
-            path.write_bytes(zstandard.compress(lines))
-        elif name.endswith(".jsonl"):
-            path.write_bytes(lines)
-        elif name.endswith(".txt"):
-            path.write_text("\n--\n".join(row["text"] for row in rows), encoding="utf-8")
-        else:
-            table = pa.Table.from_pylist([row | {"more": "x" * 50} for row in rows])
-            if name.endswith(".parquet"):
-                pq.write_table(table, path, row_group_size=2000)
-            else:
-                with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-                    writer.write_table(table, max_chunksize=50)
 
 
 def put_all(folder: Path, prefix: str) -> None:
@@ -76,14 +26,6 @@ def put_all(folder: Path, prefix: str) -> None:
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         key = f"{prefix}/{path.relative_to(folder).as_posix()}"
         s3.put_object(Bucket="bucket", Key=key, Body=path.read_bytes())
-
-
-def set_up(project: Project, glob: str | list[str], deps: Sequence[str]) -> None:
-    project.set(source__glob=glob, source__text_separator="\n--\n", source__unit_bytes_max=300_000)
-    with project.edited("dvc.yaml") as pipeline:
-        for stage in ("count", "encode", "validate"):
-            kept = [one for one in pipeline["stages"][stage]["deps"] if one not in ("data/raw", "data/objects.json")]
-            pipeline["stages"][stage]["deps"] = [*deps, *kept]
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +51,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = make_project(tmp_path_factory.mktemp("local") / "project")
     shutil.rmtree(project.root / "data/raw")
     write_corpus(project.root / "data/raw")
-    set_up(project, "data/raw/**/*", ["data/raw"])
+    read_corpus(project, "data/raw/**/*", ["data/raw"])
     project.build()
     return project
 
@@ -117,7 +59,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Project:
 def remote(tmp_path: Path, glob: str | list[str] = "s3://bucket/data/raw/**/*") -> Project:
     project = make_project(tmp_path / "remote")
     shutil.rmtree(project.root / "data/raw")
-    set_up(project, glob, ["data/objects.json"])
+    read_corpus(project, glob, ["data/objects.json"])
     return project
 
 
@@ -226,7 +168,7 @@ def test_files_and_objects_mix(s3: pytest.MonkeyPatch, local: Project, tmp_path:
     put_all(local.root / "data/raw/web", "data/raw/web")
     glob = ["s3://bucket/data/raw/web/*", f"file://{local.root}/data/raw/books/*"]
     project = remote(tmp_path, glob)
-    set_up(project, glob, ["data/objects.json", str(local.root / "data/raw/books")])
+    read_corpus(project, glob, ["data/objects.json", str(local.root / "data/raw/books")])
     project.build()
     assert project.cli("verify").returncode == 0
     names = [one.name for one in read_manifest(project.root / "data/tokens").inputs]
@@ -236,7 +178,7 @@ def test_files_and_objects_mix(s3: pytest.MonkeyPatch, local: Project, tmp_path:
 def test_a_list_that_dvc_does_not_see_is_refused(s3: pytest.MonkeyPatch, local: Project, tmp_path: Path) -> None:
     put_all(local.root / "data/raw/web", "data/raw/web")
     project = remote(tmp_path)
-    set_up(project, "s3://bucket/data/raw/**/*", [])
+    read_corpus(project, "s3://bucket/data/raw/**/*", [])
     for command in ("build", "status"):
         said = project.cli(command)
         assert said.returncode == 2 and "TM107" in said.stderr and "Put data/objects.json into the deps" in said.stderr

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.builders.corpora import weigh
 from tests.conftest import Project
-from tests.file_sets.test_mixture import weigh
 from tokenmill.config.load_params import load_params
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import CorpusError, SpecialTokenError

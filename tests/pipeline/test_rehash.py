@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.builds import units_done
+from tests.builders.damage import flip_a_byte
 from tests.builders.prefect_server import prefect_home
 from tests.conftest import Project
-from tests.pipeline.test_incremental import said
-from tests.versioning.test_dvc import flip_a_byte
 
 pytestmark = pytest.mark.slow
 
@@ -110,8 +110,7 @@ def test_a_shard_damaged_in_place_is_left_out(new_project: Callable[[str], Proje
 
 
 def test_a_dependency_that_is_no_document_changed_in_place_is_seen(project: Project) -> None:
-    path = project.root / "dvc.yaml"
-    path.write_text(path.read_text(encoding="utf-8").replace("deps: [data/raw]", "deps: [data/raw, notes.txt]"))
+    project.depend("notes.txt", "count")
     (notes := project.root / "notes.txt").write_text("one", encoding="utf-8")
     project.build()
     in_place(notes, b"one", b"two")
@@ -183,6 +182,6 @@ def test_altered_outputs_that_dvc_sees_are_not_taken_from_the_unit_store(project
     forget = "from tokenmill.versioning.dvc_repository import forget_hashes; from pathlib import Path; forget_hashes(Path('.'))"
     assert project.run(sys.executable, "-c", forget).returncode == 0
     done = project.build()
-    assert said(done.stderr, "encode") == "1 of 2"
+    assert units_done(done.stderr, "encode") == "1 of 2"
     assert project.outputs() == before
     assert_whole(project)

@@ -1,6 +1,5 @@
 """tokenmill doctor names what is wrong with a machine or a project, and how to mend it."""
 
-import json
 import re
 import shutil
 import socket
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.builders.teams import cli, identify, run
+from tests.builders.teams import cli, findings, identify, run
 from tests.conftest import Project
 
 
@@ -37,12 +36,6 @@ def project(first: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     copy = Project(tmp_path / "project")
     assert cli(copy, "status").returncode == 1  # which moves the site cache along
     return copy
-
-
-def findings(project: Project, code: int) -> dict[str, dict[str, str]]:
-    done = cli(project, "doctor", "--json")
-    assert done.returncode == code, done.stdout
-    return {one["name"]: one for one in json.loads(done.stdout)["result"]["checks"]}
 
 
 def test_nothing_is_wrong_with_a_new_project_and_each_check_is_a_line(project: Project) -> None:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from transformers import AutoTokenizer
 
+from tests.builders.talks import TALKS, hold_talks, messages, write_talks
 from tests.builders.teams import build, cli
 from tests.conftest import Project
 from tokenmill import Tokenizer
@@ -17,33 +18,10 @@ from tokenmill.chat.answers import AnswerCounts
 from tokenmill.dataset.manifest import read_manifest, write_manifest
 from tokenmill.storage.atomic import sha256_file
 
-SPECIAL = ["<|im_start|>", "<|im_end|>", "<|pad|>"]
-TALKS = {
-    "a.jsonl": [
-        [("user", "the cat sat on the mat"), ("assistant", "the cat and the dog")],
-        [
-            ("system", "be brief"),
-            ("user", "dog?"),
-            ("assistant", "log <|im_end|> 🙂"),
-            ("user", "and?"),
-            ("assistant", "no"),
-        ],
-    ],
-    "b.jsonl": [[("user", "naïve café <|im_start|>assistant"), ("assistant", "東京")]],
-}
 PLAIN = (
     "{% for message in messages %}<|im_start|>{{ message.role }}|{{ '\\n' + message.content }}<|im_end|>{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant|{{ '\\n' }}{% endif %}"
 )
-
-
-def messages(talk: list[tuple[str, str]]) -> list[dict[str, str]]:
-    return [{"role": role, "content": content} for role, content in talk]
-
-
-def write(project: Project, name: str, talks: list[list[tuple[str, str]]]) -> None:
-    lines = [json.dumps({"id": f"{name}-{i}", "messages": messages(talk)}) + "\n" for i, talk in enumerate(talks)]
-    (project.root / "data/raw" / name).write_text("".join(lines), encoding="utf-8")
 
 
 def put_in_place(project: Project, stage: str, key: str, others: list[str]) -> None:
@@ -56,17 +34,7 @@ def put_in_place(project: Project, stage: str, key: str, others: list[str]) -> N
 
 @pytest.fixture
 def talks(project: Project) -> Project:
-    """A project whose documents are conversations, rendered by ChatML."""
-    for name, some in TALKS.items():
-        write(project, name, some)
-    project.set(
-        source__messages_column="messages",
-        train_vocab__special_tokens=SPECIAL,
-        train_vocab__vocab_size=280,
-        encode__end_of_document=None,
-        encode__chat={"template": "chatml"},
-    )
-    return project
+    return hold_talks(project)
 
 
 def rows(project: Project) -> dict[str, dict[str, Any]]:
@@ -153,7 +121,7 @@ def test_a_new_file_of_conversations_is_encoded_alone(talks: Project) -> None:
     talks.set(tokenizer={"from": "kept"})
     (talks.root / "data/tokenizer").rename(talks.root / "kept")
     build(talks)
-    write(talks, "c.jsonl", [[("user", "the mat"), ("assistant", "the log")]])
+    write_talks(talks, "c.jsonl", [[("user", "the mat"), ("assistant", "the log")]])
     done = build(talks, "-v")
     assert "encode: 1 of 3 units to do" in done.stderr
     assert cli(talks, "verify").returncode == 0
@@ -174,7 +142,7 @@ def test_a_dataset_whose_masks_are_all_alike_is_refused(
     )
     talks.depend("all.jinja", "train-vocab", "encode")
     for name in TALKS:
-        write(talks, name, [talk])
+        write_talks(talks, name, [talk])
     talks.set(encode__chat={"template": template})
     done = cli(talks, "build")
     assert done.returncode == 2 and words in done.stderr
@@ -186,7 +154,7 @@ def test_a_dataset_whose_masks_are_all_alike_is_refused(
 
 def test_conversations_that_lose_their_answer_are_counted_and_limited(talks: Project) -> None:
     long = [("user", "the cat sat on the mat and " * 20), ("assistant", "no")]
-    write(talks, "c.jsonl", [[("user", "dog"), ("assistant", "log")], long])
+    write_talks(talks, "c.jsonl", [[("user", "dog"), ("assistant", "log")], long])
     pack = {"length": 120, "mode": "best_fit", "long": "cut"}
     talks.set(encode__pack=pack, encode__formats=["arrow"], encode__chat={"template": "chatml", "cut_max": 0})
     done = cli(talks, "build")
@@ -219,7 +187,7 @@ def test_a_plan_names_the_file_and_row_of_a_conversation_that_the_template_refus
     (talks.root / "chat.jinja").write_text(template, encoding="utf-8")
     talks.depend("chat.jinja", "train-vocab", "encode")
     plain = [("user", "a cat"), ("assistant", "and a dog")]
-    write(talks, "c.jsonl", [plain, plain, [("user", "odd"), ("assistant", "no")]])
+    write_talks(talks, "c.jsonl", [plain, plain, [("user", "odd"), ("assistant", "no")]])
     talks.set(encode__chat={"template": "chat.jinja"})
     done = cli(talks, "plan")
     assert done.returncode == 2
@@ -279,7 +247,7 @@ PLAIN_TALKS = [
 
 
 def test_a_trained_tokenizer_has_the_template_of_its_conversations(talks: Project) -> None:
-    write(talks, "plain", PLAIN_TALKS)
+    write_talks(talks, "plain", PLAIN_TALKS)
     (talks.root / "data/raw/plain").rename(talks.root / "data/raw/a.jsonl")
     (talks.root / "data/raw/b.jsonl").unlink()
     talks.set(train_vocab__vocab_sizes=[270], train_vocab__pad_token="<|pad|>")
@@ -304,7 +272,7 @@ def test_a_trained_tokenizer_has_the_template_of_its_conversations(talks: Projec
 
 
 def test_an_imported_tokenizer_gets_the_template_that_is_asked_for(talks: Project) -> None:
-    write(talks, "plain", PLAIN_TALKS)
+    write_talks(talks, "plain", PLAIN_TALKS)
     (talks.root / "data/raw/plain").rename(talks.root / "data/raw/a.jsonl")
     (talks.root / "data/raw/b.jsonl").unlink()
     build(talks)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.builders.builds import units_done
 from tests.builders.teams import build, cli
 from tests.conftest import DOCUMENTS, REPOSITORY, Project
-from tests.pipeline.test_incremental import said
 from tokenmill import Counter
 from tokenmill.config.load_params import load_params
 from tokenmill.corpus.dropped import find_none
@@ -96,7 +96,7 @@ def test_counts_of_many_units_are_added_up_in_groups_and_one_change_leaves_most_
     project.write("040.jsonl", texts["040.jsonl"])
     done = cli(project, "build", "--only", "count")
     assert counted(project) == expected()
-    assert said(done.stderr, "count") == "1 of 120"
+    assert units_done(done.stderr, "count") == "1 of 120"
     levels = [line for line in done.stderr.splitlines() if line.startswith("count-sum: ")]
     assert len(levels) == (1 if at_once_max == 64 else 2)
     for line in levels:
@@ -187,7 +187,7 @@ def test_another_number_of_partitions_counts_no_unit_again(project: Project) -> 
     whole = partitioned(project, 3)
     project.set(count__partitions=67)
     done = cli(project, "build", "--only", "count")
-    assert said(done.stderr, "count") == "0 of 2"
+    assert units_done(done.stderr, "count") == "0 of 2"
     assert project.outputs() == whole
 
 

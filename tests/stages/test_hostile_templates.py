@@ -10,16 +10,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.chats import LOOPS
+from tests.builders.talks import TALKS, hold_talks, messages
 from tests.builders.teams import build, cli
-from tests.chat.test_isolated import LOOPS
 from tests.conftest import Project
-from tests.stages.test_conversations import TALKS, messages, talks  # noqa: F401 — a fixture
 from tokenmill.chat import isolated
 from tokenmill.dataset.manifest import read_manifest, write_manifest
 
 _SAFE = "{% for m in messages %}<|im_start|>{{ m.role }}{% generation %}{{ m.content }}<|im_end|>{% endgeneration %}{% endfor %}"
 _LATE = "{% if messages[0].content == 'late' %}" + LOOPS + "{% endif %}" + _SAFE
 _FIRST = LOOPS + _SAFE
+
+
+@pytest.fixture
+def talks(project: Project) -> Project:
+    return hold_talks(project)
 
 
 def _with_template(project: Project, template: str) -> None:
@@ -33,7 +38,7 @@ def _with_template(project: Project, template: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_unit_whose_template_never_ends_is_ended_at_its_time_limit(talks: Project) -> None:  # noqa: F811
+def test_a_unit_whose_template_never_ends_is_ended_at_its_time_limit(talks: Project) -> None:
     _with_template(talks, _LATE)
     talks.set(run__unit_timeout_s=3)
     began = time.monotonic()
@@ -58,7 +63,7 @@ def _rendering(pid: int) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("template", "number", "code"), [(_LATE, signal.SIGTERM, 143), (_FIRST, signal.SIGINT, 130)])
 def test_a_signal_ends_a_build_whose_template_never_ends(
-    talks: Project,  # noqa: F811
+    talks: Project,
     template: str,
     number: int,
     code: int,
@@ -78,7 +83,7 @@ def test_a_signal_ends_a_build_whose_template_never_ends(
 
 @pytest.mark.slow
 def test_verify_ends_although_the_template_in_a_copy_never_does(
-    talks: Project,  # noqa: F811
+    talks: Project,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _with_template(talks, _SAFE)

@@ -1,6 +1,5 @@
 """validate finds what is wrong with a dataset, and names shard and row, even when the manifest was made to fit."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,11 +8,11 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pydantic
 import pytest
 
+from tests.builders.damage import edit_manifest
 from tests.conftest import Project, make_project
-from tokenmill.dataset.manifest import Manifest, parse_manifest, write_manifest
+from tokenmill.dataset.manifest import parse_manifest
 from tokenmill.errors import ValidationError
 from tokenmill.pipeline.build import start
 from tokenmill.pipeline.run_task import advance_nothing
@@ -52,17 +51,6 @@ def forge(project: Project, change: Callable[[Rows], object]) -> None:
     edit_manifest(
         project, lambda manifest: manifest["shards"][0].update(sha256=sha256_file(path), n_bytes=path.stat().st_size)
     )
-
-
-def edit_manifest(project: Project, change: Callable[[dict[str, Any]], object]) -> None:
-    path = project.root / "data/tokens/manifest.json"
-    manifest = json.loads(path.read_text(encoding="utf-8"))
-    change(manifest)
-    path.unlink()
-    try:
-        write_manifest(Manifest.model_validate(manifest), path.parent)
-    except pydantic.ValidationError:
-        path.write_text(json.dumps(manifest), encoding="utf-8")
 
 
 def complaint(project: Project) -> str:

@@ -1,16 +1,16 @@
 """DVC keeps the versions of a dataset: an old one can be restored, another clone can pull it, and a build redoes only changes."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.builders.builds import units_done
+from tests.builders.damage import cached, flip_a_byte
 from tests.builders.teams import Team, build, commit, copied, make_team, run
 from tests.conftest import Project, new_project
-from tests.pipeline.test_incremental import said
 from tokenmill import Tokenizer
 
 Made = dict[str, bytes]
@@ -37,7 +37,7 @@ def expected(built: Team, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """What a build makes that encodes everything, after `change_one_shard`."""
     team = copied(built, tmp_path_factory.mktemp("expected") / "team")
     change_one_shard(team.project)
-    assert said(build(team.project, "--only", "encode", "--force").stderr, "encode") == "all"
+    assert units_done(build(team.project, "--only", "encode", "--force").stderr, "encode") == "all"
     build(team.project)
     return team.project.outputs()
 
@@ -71,7 +71,7 @@ def test_another_clone_has_nothing_to_do_and_encodes_one_changed_shard_alone(pul
     assert not (pulled.root / ".tokenmill/units").exists()
     change_one_shard(pulled)
     done = build(pulled)
-    assert said(done.stderr, "encode") == f"1 of {n_units(pulled)}"
+    assert units_done(done.stderr, "encode") == f"1 of {n_units(pulled)}"
     assert pulled.outputs() == expected
 
 
@@ -83,8 +83,8 @@ def test_units_that_were_cleaned_away_are_taken_from_the_dataset(built: Team, tm
     change_one_shard(project)
     done = project.run("tokenmill", "build", "--only", "encode", DVC_STAGE="encode")
     assert done.returncode == 0, done.stderr
-    assert said(done.stderr, "encode") == f"1 of {n_units(project)}"
-    assert said(build(project).stderr, "encode") == f"0 of {n_units(project)}"
+    assert units_done(done.stderr, "encode") == f"1 of {n_units(project)}"
+    assert units_done(build(project).stderr, "encode") == f"0 of {n_units(project)}"
     assert project.outputs() == expected
 
 
@@ -99,25 +99,8 @@ def test_a_pulled_file_with_another_digest_is_not_taken(pulled: Project, expecte
     done = build(pulled)
     assert "DVC's cache held other bytes than its name says" in done.stderr
     n_again = 1 if name.endswith("b.jsonl.parquet") else n_bad_units
-    assert said(done.stderr, "encode") == f"{1 + n_again} of {n_units(pulled)}"
+    assert units_done(done.stderr, "encode") == f"{1 + n_again} of {n_units(pulled)}"
     assert pulled.outputs() == expected
-
-
-def cached(project: Project, name: str) -> Path:
-    """DVC's copy of an output."""
-    files = [path for path in (project.root / ".dvc/cache/files").rglob("*") if path.is_file()]
-    [path] = [path for path in files if path.read_bytes() == (project.root / name).read_bytes()]
-    return path
-
-
-def flip_a_byte(path: Path) -> None:
-    """So that neither mode, length nor time tells."""
-    status, content = path.stat(), bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.chmod(0o644)
-    path.write_bytes(content)
-    path.chmod(0o444)
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ import diskcache
 import pytest
 from dvc_data.hashfile.build import build
 
+from tests.builders.damage import cached
 from tests.conftest import Project
-from tests.versioning.test_dvc import cached
 from tokenmill.storage.links import has_clones
 from tokenmill.versioning.dvc_patches import patched
 from tokenmill.versioning.dvc_repository import repository

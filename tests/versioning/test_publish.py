@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.builders.prefect_server import Server
-from tests.builders.teams import Team, cli, commit, copied, identify, make_team, run
+from tests.builders.teams import Team, cli, commit, copied, identify, keys, make_team, run
 from tests.conftest import REPOSITORY, Project, new_project
-from tests.versioning.test_signing import keys
 from tokenmill.storage.atomic import md5_file, sha256_directory
 from tokenmill.versioning.registry import directory_md5
 from tokenmill.versioning.signing import sign_directory, verify_directory

@@ -7,21 +7,12 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from tests.builders.teams import keys
 from tokenmill.errors import ParamsError, VersionsError
 from tokenmill.versioning.signing import sign_directory, verify_directory
 
 SUBJECT = "a:b@v1.0.0 0123abcd"
-
-
-def keys(folder: Path, curve: ec.EllipticCurve | None = None) -> tuple[Path, Path]:
-    """A private and a public key in PEM."""
-    key = ec.generate_private_key(curve or ec.SECP256R1())
-    private, public = folder / "key.pem", folder / "pub.pem"
-    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
-    return private, public
 
 
 @pytest.fixture

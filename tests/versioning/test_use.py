@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.builders.teams import Said, Team, cli, commit, copied, make_team, run
+from tests.builders.teams import Said, Team, cli, commit, copied, keys, make_team, run
 from tests.conftest import Project, new_project
-from tests.versioning.test_signing import keys
 from tokenmill import Tokenizer
 from tokenmill.errors import VersionsError
 from tokenmill.storage.atomic import sha256_directory
