@@ -63,13 +63,15 @@ class TokenmillError(Exception):
     ) -> None:
         if what is None:
             where, what = "", str(where) if isinstance(where, Path) else where
-        self.where = without_passwords(str(where))
-        self.fix = without_passwords(fix.strip())
+        self.where: str = without_passwords(str(where))
+        self.fix: str = without_passwords(fix.strip())
         lines = [without_passwords(one) for one in ([what] if isinstance(what, str) else what)]
-        self.what = "\n".join(lines)
+        self.what: str = "\n".join(lines)
         if self.where:
             lines[0] = f"{self.where}: {lines[0]}"
-        self.lines = [*lines, *self.fix.splitlines()] if len(lines) > 1 else [f"{lines[0]} {self.fix}".rstrip(" ")]
+        self.lines: list[str] = (
+            [*lines, *self.fix.splitlines()] if len(lines) > 1 else [f"{lines[0]} {self.fix}".rstrip(" ")]
+        )
         super().__init__("\n".join(self.lines))
         if code is not None:
             self.code = code

@@ -26,8 +26,8 @@ class Batch:
     """The tasks of one of Prefect's task runs. Not a dataclass, because Prefect searches dataclasses for futures."""
 
     def __init__(self, tasks: Sequence[Task[Any]], runner: TaskRunner[Any]) -> None:
-        self.tasks = list(tasks)
-        self.runner = runner
+        self.tasks: list[Task[Any]] = list(tasks)
+        self.runner: TaskRunner[Any] = runner
 
     def __dask_tokenize__(self) -> list[str]:
         """The keys of its tasks, from which Dask makes a token without reading the whole batch."""
