@@ -19,7 +19,7 @@ from tokenmill.rounds import F, Outcome, Round, Rounds, T, Task
 from tokenmill.storage.unit_store import Done, UnitStore
 
 CauseOf = Callable[[str, Unit], str | None]
-"""Says why a unit is worked on again, by stage and unit; None if that cannot be told."""
+"""Says why a unit is worked on again, by stage and unit; None if the cause is unknown."""
 
 
 @dataclass(frozen=True)
