@@ -207,7 +207,10 @@ from tokenmill.orchestration.server import Server
 def flow():
     Server.current().keep("done")
     raise ObjectNotFound(Exception("404"))
-print(Server().run(flow))
+server = Server()
+with server.serving():
+    flow()
+print(server.outcome)
 """
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **home}

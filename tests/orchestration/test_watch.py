@@ -34,7 +34,7 @@ def test_the_server_shows_names_states_progress_and_logs(project: Project, serve
     assert {unit: state for unit, (state, _) in states.items()} == {
         unit: "Quarantined" if "b.jsonl" in unit else "Completed" for unit in (*units, "train-vocab 272 tokens")
     }
-    assert states["train-vocab 272 tokens"][1].startswith("train-vocab: 272 tokens from 126 bytes of text, ")
+    assert states["train-vocab 272 tokens"][1].startswith("train-vocab 272 tokens: 15 merges, ")
     words = "encode data/raw/b.jsonl: 3 documents, 82 bytes of text, "
     assert states["encode data/raw/b.jsonl"][1].startswith(words)
     assert ", 1 left out, " in states["encode data/raw/b.jsonl"][1]
@@ -305,7 +305,8 @@ def cancelled():
 def work():
     print("work")
 try:
-    Server().run(work)
+    with Server().serving():
+        work()
 except Terminated:
     print("terminated")
 """
