@@ -22,6 +22,7 @@ from tests.conftest import Project, make_project
 from tokenmill import console
 from tokenmill.analysis.verify import Verdict, VerifyOptions, verify
 from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
+from tokenmill.dataset.tokens_digest import TokensDigest
 from tokenmill.storage.atomic import sha256_file
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
@@ -480,9 +481,12 @@ def _changed_rows(change: Callable[[Rows, random.Random], int]) -> Callable[[Pat
 def _agree(data: Path, manifest: Manifest, i: int, rows: Rows, **updates: Any) -> None:
     """Writes the manifest again, so that all of it fits the rows of its i-th file. `updates`: of its part of the input file."""
     path = data / "tokens" / manifest.shards[i].name
-    before = manifest.shards[i]
+    before, digest = manifest.shards[i], TokensDigest()
+    for batch in pq.read_table(path, partitioning=None).to_batches():
+        digest.add(batch)
     shard = before.model_copy(
         update={
+            "tokens_sha256": digest.hex(),
             "n_bytes": path.stat().st_size,
             "sha256": sha256_file(path),
             "n_documents": len(rows),

@@ -104,7 +104,7 @@ def test_a_changed_template_encodes_again_and_trains_nothing_again(talks: Projec
     before = rows(talks)["a.jsonl-0"]["input_ids"]
     template.write_text(PLAIN.replace("|{{", ">{{").replace("|{{ '\\n' }}", ">{{ '\\n' }}"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.delattr("tokenmill.stages.train_vocab.learn")
+        patch.delattr("tokenmill.stages.train_vocab_learn.learn")
         done = build(talks)
     actions = talks.actions(done)
     assert (actions["count"], actions["train-vocab"], actions["encode"]) == ("up to date", "run", "run")
