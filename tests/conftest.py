@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -159,8 +159,8 @@ class Project:
         return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in made}
 
 
-def make_project(root: Path) -> Project:
-    """A project with a corpus of six short documents, and run.engine: inline."""
+def make_project(root: Path, documents: Mapping[str, Sequence[str]] = DOCUMENTS) -> Project:
+    """A project with these documents, by the names of their shards, and run.engine: inline."""
     root.mkdir()
     for name in ("dvc.yaml", "params.yaml"):
         shutil.copy(REPOSITORY / name, root)
@@ -168,7 +168,7 @@ def make_project(root: Path) -> Project:
         shutil.copytree(REPOSITORY / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
     project = Project(root)
     with project.edited("dvc.yaml") as pipeline:
-        for stage in pipeline["stages"].values():  # the code is not in the project, but for what it makes and reads
+        for stage in pipeline["stages"].values():  # the project has no code of its own
             stage["deps"] = [dep for dep in stage["deps"] if dep.startswith("data/")]
     project.set(
         train_vocab__vocab_size=272,
@@ -177,8 +177,8 @@ def make_project(root: Path) -> Project:
         run__workers=2,
         run__report_page=False,
     )
-    for shard, documents in DOCUMENTS.items():
-        project.write(shard, documents)
+    for name, texts in documents.items():
+        project.write(name, texts)
     shutil.copytree(_repository().name, root, dirs_exist_ok=True)
     return project
 

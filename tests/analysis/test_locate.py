@@ -29,10 +29,7 @@ DOCUMENTS = {
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project with documents that have no token, and a document index of many row groups."""
-    project = make_project(tmp_path_factory.mktemp("locate") / "project")
-    shutil.rmtree(project.root / "data/raw")
-    for name, documents in DOCUMENTS.items():
-        project.write(name, documents)
+    project = make_project(tmp_path_factory.mktemp("locate") / "project", DOCUMENTS)
     project.set(encode__end_of_document=None)
     project.build()
     path = project.root / "data/tables/documents.parquet"

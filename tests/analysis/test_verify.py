@@ -45,10 +45,7 @@ DROP = "id,digest,reason\na.jsonl-3,,takedown\n" + "".join(
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A project whose documents begin and end with tokens of their own."""
-    project = make_project(tmp_path_factory.mktemp("verify") / "project")
-    shutil.rmtree(project.root / "data/raw")
-    for name, documents in DOCUMENTS.items():
-        project.write(name, documents)
+    project = make_project(tmp_path_factory.mktemp("verify") / "project", DOCUMENTS)
     project.set(
         train_vocab__special_tokens=["<|begin|>", "<|end|>"],
         encode__begin_of_document="<|begin|>",

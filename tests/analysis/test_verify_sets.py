@@ -31,10 +31,7 @@ Change = Callable[[list[dict[str, Any]], random.Random], list[dict[str, Any]]]
 
 @pytest.fixture(scope="module", params=[SHUFFLED, PACKED], ids=["shuffled", "packed"])
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    project = make_project(tmp_path_factory.mktemp("verify-sets") / "project")
-    shutil.rmtree(project.root / "data/raw")
-    for name, documents in DOCUMENTS.items():
-        project.write(name, documents)
+    project = make_project(tmp_path_factory.mktemp("verify-sets") / "project", DOCUMENTS)
     project.set(encode__formats=list(OF_TEXTS), **request.param)
     build(project)
     before, console.level = console.level, -1

@@ -1,7 +1,6 @@
 """A folder of a dataset is enough for programs that read Parquet: each finds every document once, and nothing else."""
 
 import re
-import shutil
 from pathlib import Path
 
 import dask.dataframe
@@ -31,10 +30,7 @@ SPLITS = {"train": 0.5, "validation": 0.3, "test": 0.2}
 @pytest.fixture(scope="module", params=[["parquet", "arrow"], ["megatron"]], ids=["with parquet", "without"])
 def tokens(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset with splits and folders of documents."""
-    project = make_project(tmp_path_factory.mktemp("folders") / "project")
-    shutil.rmtree(project.root / "data/raw")
-    for name, texts in DOCUMENTS.items():
-        project.write(name, texts)
+    project = make_project(tmp_path_factory.mktemp("folders") / "project", DOCUMENTS)
     project.set(encode__formats=request.param, encode__splits=SPLITS)
     Project(project.root).build()
     return project.root / "data/tokens"

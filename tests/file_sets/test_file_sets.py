@@ -30,10 +30,7 @@ SPLITS = {"train": 0.6, "validation": 0.2, "test": 0.2}
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project that is built with the documents' files alone."""
-    project = make_project(tmp_path_factory.mktemp("sets") / "project")
-    shutil.rmtree(project.root / "data/raw")
-    for name, documents in DOCUMENTS.items():
-        project.write(name, documents)
+    project = make_project(tmp_path_factory.mktemp("sets") / "project", DOCUMENTS)
     build(project)
     return project
 

@@ -28,10 +28,7 @@ DOCUMENTS = {
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    project = make_project(tmp_path_factory.mktemp("mixture") / "project")
-    shutil.rmtree(project.root / "data/raw")
-    for name, documents in DOCUMENTS.items():
-        project.write(name, documents)
+    project = make_project(tmp_path_factory.mktemp("mixture") / "project", DOCUMENTS)
     weigh(project, web={}, code={}, books={})
     build(project)
     return project

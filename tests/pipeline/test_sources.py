@@ -55,10 +55,7 @@ def write_code(root: Path, name: str, texts: Sequence[str]) -> None:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A project of three sources with columns, formats and policies of their own, two of which share a folder."""
-    project = make_project(tmp_path_factory.mktemp("sources") / "project")
-    shutil.rmtree(project.root / "data/raw")
-    for name, texts in WEB.items():
-        project.write(name, texts)
+    project = make_project(tmp_path_factory.mktemp("sources") / "project", WEB)
     for name, texts in CODE.items():
         write_code(project.root, name, texts)
     (project.root / "data/raw/notes").mkdir()

@@ -30,10 +30,7 @@ SPLITS = {"train": 0.7, "validation": 0.3}
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project that is built with the documents' own files alone."""
-    project = make_project(tmp_path_factory.mktemp("reader") / "project")
-    shutil.rmtree(project.root / "data/raw")
-    for name, texts in TEXTS.items():
-        project.write(name, texts)
+    project = make_project(tmp_path_factory.mktemp("reader") / "project", TEXTS)
     build(project)
     return project
 

@@ -30,7 +30,7 @@ BY_TWO_MERGES = [[257, 0], [66, 65, 0], [0], [257, 258, 0]]
 
 
 def encoder(vocab_size: int) -> Encoder:
-    """A tokenizer of the bytes, "ab" and " ab", as far as they fit, whose special token ends each document."""
+    """A tokenizer of the 256 bytes, of "ab" and " ab" if `vocab_size` allows them, and of a token that ends each document."""
     tokenizer = trained(["ab ab ab"], vocab_size=vocab_size, special_tokens=[END])
     assert tokenizer.vocab_size == vocab_size
     return Encoder(tokenizer, None, tokenizer.special_tokens[END])

@@ -1,4 +1,4 @@
-"""What is checked: a token dataset, what lies beside it, and its documents."""
+"""What is checked: a token dataset, the tables and the quarantine in the folders next to it, and its documents."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ NO_DROP = "source.drop: null"
 class Inputs:
     """The documents of a dataset, found again.
 
-    `units`: the documents of each file of the dataset, by its name, as far as they are there. `drop`: the list that `source.drop`
-    of the project names; None if there is no project. `drop_name`: its name, for messages.
+    `units`: the documents of each file of the dataset, by its name; those that are missing have no entry. `drop`: the list that
+    `source.drop` of the project names; None if there is no project. `drop_name`: its name, for messages.
     """
 
     units: Mapping[str, Unit]

@@ -11,7 +11,7 @@ from tokenmill.formats.table import SET_FORMATS
 from tokenmill.pipeline.estimate import Estimate, around, exactly
 from tokenmill.pipeline.measuring import Sample
 
-_ITEM_BYTES = Estimate(2.0, 20.0, 36.0)  # of a document or sequence beside its ids, measured on each format
+_ITEM_BYTES = Estimate(2.0, 20.0, 36.0)  # of a document or sequence, without its ids; measured on each format
 _LABEL_BYTES = 8  # a token's label and position, in formats with columns
 _WITH_COLUMNS, _COMPRESSED = ("arrow", "mds"), ("parquet", "megatron_sft_parquet")
 _SEGMENT_BYTES = Estimate(
@@ -19,7 +19,7 @@ _SEGMENT_BYTES = Estimate(
 )  # of a segment of a document, in the unit store: encode and validate have them
 _INDEX_BYTES = Estimate(3.0, 6.0, 16.0)  # of a segment in the index of sequences, and as much of each sequence
 _IN_BUCKETS = 40  # bytes of an item beside its ids, while a set is shuffled
-_FILES_BYTES = Estimate(7_000, 25_000, 50_000)  # of a small set: its files, and those of the unit store beside them
+_FILES_BYTES = Estimate(7_000, 25_000, 50_000)  # of a small set: its files, and the facts in the unit store
 _UNSURE, _UNSURE_MIXED = 0.03, 0.25  # the half-width as a share: of tokens, and of the tokens of each source
 
 
