@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 
-from tokenmill.errors import EXIT_INTERRUPTED, EXIT_UNREAD
+from tokenmill.errors import EXIT_DONE, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_UNREAD, code_of
 from tokenmill.terminal import prepare_streams
 
 
@@ -30,10 +30,14 @@ def program() -> int:
     try:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-    except BrokenPipeError:
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where Python writes what is left
-        return EXIT_UNREAD
-    except (OSError, ValueError):  # which Python itself tells
+        if isinstance(error, BrokenPipeError):
+            return EXIT_UNREAD
+        if code == EXIT_DONE:  # such as --help on a full disk
+            print(f"tokenmill: error[{code_of(error)}]: standard output: {error.strerror}.", file=sys.stderr)
+            code = EXIT_ERROR
+    except ValueError:  # a closed stream, of which Python itself tells
         pass
     return code
 

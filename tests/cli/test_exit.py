@@ -35,8 +35,21 @@ def test_with_standard_error_closed_json_stands_alone(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["ok"] is False
 
 
-@pytest.mark.parametrize("arguments", [["status"], ["status", "--json"], ["check", "nowhere", "--json"]])
-def test_an_output_on_a_full_disk_is_one_error(project: Project, arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "unbuffered"),
+    [
+        (["--help"], ""),  # unbuffered, argparse itself drops the error
+        *(
+            (one, how)
+            for one in (["status"], ["status", "--json"], ["check", "nowhere", "--json"])
+            for how in ("", "1")
+        ),
+    ],
+)
+def test_an_output_on_a_full_disk_is_one_error(
+    project: Project, arguments: list[str], unbuffered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     with Path("/dev/full").open("wb") as full:
         done = ended(project.root, *arguments, stdout=full)
     assert done.returncode == 2

@@ -78,6 +78,8 @@ def _run(command: str | None, given: list[str]) -> int:
         print_result(command, answer.result)
     elif answer.is_asked_for or console.level >= 0:
         answer.show()
+    if sys.stdout is not None:  # None: it was closed
+        sys.stdout.flush()  # a full disk is an error of the command
     return answer.code
 
 
