@@ -160,6 +160,7 @@ def test_a_large_file_is_cut_where_the_parameter_says_that_it_has_lines(code: Pr
 _READER = """
 import re, sys
 from pathlib import Path
+from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import find_shards, read_batches
 peak_kb = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 for shard in find_shards(Path(sys.argv[1]), "*"):
