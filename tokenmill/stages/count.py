@@ -24,7 +24,7 @@ from tokenmill.pipeline.unit_drops import drop_lists
 from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.pretokenizers.tokenizer_json import pre_tokenizer_of
 from tokenmill.rounds import Round, Stage, do
-from tokenmill.stages.count_sums import PartialCounts, part_name, partition_sums, sums_of
+from tokenmill.stages.count_sums import SCRATCH_PREFIX, PartialCounts, part_name, partition_sums, sums_of
 from tokenmill.stages.count_units import CountFacts, CountTask, count_keys, groups_of
 from tokenmill.storage.atomic import write_atomic, write_directory
 from tokenmill.storage.scratch import scratch_directory
@@ -43,33 +43,33 @@ def count(project: Project, output: Path) -> Stage:
     units, kept_bytes = project.units, project.memory.kept_mb * 10**6
     weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])
     drops = yield from drop_lists(project)
-    with scratch_directory(root / (spill_directory or SCRATCH_DIRECTORY), "count-") as scratch:
-        samples = Samples(project.corpus.sha256)
-        by_weight = {unit.name: groups_of(unit, weights) for unit in units}
-        tasks = _tasks(project, by_weight, drops, samples, scratch)
-        done = yield from do(Round("count", tasks, CountFacts, partial(_is_within_limits, source)))
-        facts = [one.facts for one in done]
-        check_limit(units, [one.left for one in facts], sum(one.n_documents for one in facts), source)
-        parts = [
-            PartialCounts(task.key, one.folder / part_name(i), weight, task.key)
-            for task, one in zip(tasks, done, strict=True)
-            for i, weight in enumerate(by_weight[task.name])
-            if weight
-        ]
-        sums = yield from sums_of(parts, params.partitions, scratch, kept_bytes)
-        if params.partitions == 1:
-            runs, dropped = [Run.of_parquet(part.path, part.weight) for part in sums], Totals()
-        else:
-            runs, dropped = yield from partition_sums(sums, params.partitions, params.count_min, scratch, kept_bytes)
+    samples = Samples(project.corpus.sha256)
+    by_weight = {unit.name: groups_of(unit, weights) for unit in units}
+    parent = root / (spill_directory or SCRATCH_DIRECTORY)
+    tasks = _tasks(project, by_weight, drops, samples, parent)
+    done = yield from do(Round("count", tasks, CountFacts, partial(_is_within_limits, source)))
+    facts = [one.facts for one in done]
+    check_limit(units, [one.left for one in facts], sum(one.n_documents for one in facts), source)
+    parts = [
+        PartialCounts(task.key, one.folder / part_name(i), weight, task.key)
+        for task, one in zip(tasks, done, strict=True)
+        for i, weight in enumerate(by_weight[task.name])
+        if weight
+    ]
+    sums = yield from sums_of(parts, params.partitions, parent, kept_bytes)
+    if params.partitions == 1:
+        runs, dropped = [Run.of_parquet(part.path, part.weight) for part in sums], Totals()
+    else:
+        runs, dropped = yield from partition_sums(sums, params.partitions, params.count_min, parent, kept_bytes)
+    with scratch_directory(parent, SCRATCH_PREFIX) as scratch, write_directory(output) as directory:
         total = sum_of_runs(runs, scratch, kept_bytes, params.count_min)
-        with write_directory(output) as directory:
-            with write_atomic(directory / Path(COUNTS_FILE).name) as path:
-                write_batches(total, path)
-            dropped += total.dropped
-            report = report_of(params, facts, total.kept, dropped)
-            with write_atomic(directory / Path(COUNTS_REPORT_FILE).name) as path:
-                path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-            write_provenance(_provenance(project, samples), directory / Path(PROVENANCE_FILE).name)
+        with write_atomic(directory / Path(COUNTS_FILE).name) as path:
+            write_batches(total, path)
+        dropped += total.dropped
+        report = report_of(params, facts, total.kept, dropped)
+        with write_atomic(directory / Path(COUNTS_REPORT_FILE).name) as path:
+            path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        write_provenance(_provenance(project, samples), directory / Path(PROVENANCE_FILE).name)
     if dropped.n_distinct:
         say(
             f"count: {dropped.n_distinct:,} of {total.kept.n_distinct + dropped.n_distinct:,} distinct pre-tokens "
@@ -92,7 +92,8 @@ def _tasks(
     samples: Samples,
     scratch: Path,
 ) -> list[CountTask]:
-    """The task of each unit. `by_weight`: the groups of its pieces, by the name of the unit. `scratch`: where counters spill."""
+    """The task of each unit. `by_weight`: the groups of its pieces, by the name of the unit. `scratch`: the folder where counters
+    spill."""
     keys = count_keys(project.units, project.params.count, by_weight, drops)
     return [
         CountTask(

@@ -1,6 +1,5 @@
 """Adds up the partial counts of count's units, in groups and in partitions, in rounds of tasks."""
 
-import tempfile
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -13,9 +12,10 @@ from tokenmill.counts.partitions import partition_name, write_partitions
 from tokenmill.counts.spill import Run, Totals, sum_of_runs
 from tokenmill.counts.table import write_batches
 from tokenmill.rounds import Round, Rounds, Task, do
-from tokenmill.storage.scratch import scratch_here
+from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
 
+SCRATCH_PREFIX = "count-"  # of the names of temporary folders
 _ROUND = "count-sum"
 _SUMMED_AT_ONCE_MAX = 64
 
@@ -42,7 +42,7 @@ class SumFacts(msgspec.Struct, frozen=True):
 
 class SumTask(Task[SumFacts], frozen=True, kw_only=True):
     """Adds up files of counts into one. `paths`: the files and their weights. `count_min`: pre-tokens below it are left out.
-    `scratch`: where large sums are merged. `bytes_max`: the memory for them."""
+    `scratch`: the folder where large sums are merged. `bytes_max`: the memory for them."""
 
     paths: Sequence[tuple[Path, Fraction]]
     count_min: int
@@ -52,8 +52,8 @@ class SumTask(Task[SumFacts], frozen=True, kw_only=True):
     def run(self, folder: Path, advance: Advance) -> SumFacts:
         """Writes the sum (see Task)."""
         runs = [Run.of_parquet(path, weight) for path, weight in self.paths]
-        with scratch_here(self.scratch) as there, tempfile.TemporaryDirectory(dir=there) as own:
-            total = sum_of_runs(runs, Path(own), self.bytes_max, self.count_min)
+        with scratch_directory(self.scratch, SCRATCH_PREFIX) as own_scratch:
+            total = sum_of_runs(runs, own_scratch, self.bytes_max, self.count_min)
             write_batches(total, folder / part_name(0))
         return SumFacts(len(runs), total.dropped)
 

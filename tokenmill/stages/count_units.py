@@ -20,8 +20,8 @@ from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.unit_content import content
 from tokenmill.quantities import size
 from tokenmill.rounds import Task
-from tokenmill.stages.count_sums import part_name
-from tokenmill.storage.scratch import scratch_here
+from tokenmill.stages.count_sums import SCRATCH_PREFIX, part_name
+from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
 
 _ONE = Fraction(1)
@@ -47,7 +47,7 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
     """Counts the pre-tokens of one unit into one file for each group of its pieces.
 
     `groups`: the groups, as indices of pieces. `drops`: the documents to leave out. `samples`: takes texts of the corpus.
-    `kept_mb`: the memory for counts. `scratch`: where counters spill what exceeds it.
+    `kept_mb`: the memory for counts. `scratch`: the folder where counters spill what exceeds it.
     """
 
     source: Source
@@ -63,7 +63,7 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
         """Writes the counts (see Task)."""
         assert self.unit is not None
         kept_mb = max(1, self.kept_mb // len(self.groups))
-        with scratch_here(self.scratch) as own_scratch:
+        with scratch_directory(self.scratch, SCRATCH_PREFIX) as own_scratch:
             counters = [
                 Counter(self.params.pattern, kept_mb, threads=1, spill_directory=own_scratch) for _ in self.groups
             ]

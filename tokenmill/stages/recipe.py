@@ -1,6 +1,6 @@
 """The four stages of a build in order. It does not know the orchestrator."""
 
-from tokenmill.layout import COUNTS_FILE, TOKENIZER_DIRECTORY
+from tokenmill.layout import COUNTS_FILE, REPORT_FILE, TOKENIZER_DIRECTORY
 from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.pools import Threads
 from tokenmill.rounds import Stage
@@ -52,6 +52,7 @@ def validate(build: Build) -> Stage:
     from tokenmill.stages.validate import validate
 
     _refuse_mistakes(build)
+    (build.root / REPORT_FILE).unlink(missing_ok=True)  # so that a failed check never leaves an old "all good"
     return (yield from validate(build.project))
 
 

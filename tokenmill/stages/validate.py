@@ -22,7 +22,6 @@ from tokenmill.dataset.manifest import Manifest, OutputShard, TableFile, read_ma
 from tokenmill.dataset.tables import UNIT_INDEX_FILE
 from tokenmill.layout import (
     QUARANTINE_DIRECTORY,
-    REPORT_FILE,
     SCRATCH_DIRECTORY,
     TABLES_DIRECTORY,
     TOKENIZER_DIRECTORY,
@@ -50,11 +49,10 @@ def validate(project: Project) -> Stage:
     For every document: it is in its place, its ids are in range and decode to its bytes, and the tokens around it are there and
     nowhere else. For every file: the digests and sums match the manifest, and a sample of documents has the ids that other engines
     give. The tables are derived again and must be equal, so no file holds a document that source.drop names. A file that passed
-    with the same documents and tokenizer is not checked again. report.json is deleted when validation starts. Raises
-    ValidationError, also for a gate that does not hold, CorpusError, UnitsError.
+    with the same documents and tokenizer is not checked again. Raises ValidationError, also for a gate that does not hold,
+    CorpusError and UnitsError.
     """
     root, params, units = project.root, project.params.validate_, project.units
-    (root / REPORT_FILE).unlink(missing_ok=True)  # so that a failed check never leaves an old "all good"
     subject = _subject(project)
     manifest, tokenizer = subject.manifest, subject.tokenizer
     golden_engines = check_golden(subject.tokenizer_folder, tokenizer)

@@ -34,17 +34,6 @@ def scratch_directory(parent: Path, prefix: str) -> Iterator[Path]:
         os.close(lock)
 
 
-@contextmanager
-def scratch_here(made: Path) -> Iterator[Path]:
-    """Yields the directory of a `scratch_directory` that another process has open; on a machine that does not see it, such as a
-    worker with a disk of its own, a new one beside it."""
-    if made.is_dir():
-        yield made
-    else:
-        with scratch_directory(made.parent, f"{made.name.partition('-')[0]}-") as own:
-            yield own
-
-
 def _lock(directory: Path) -> int | None:
     """A descriptor that holds the lock of an existing directory; None if the directory is gone or another process has it."""
     try:
