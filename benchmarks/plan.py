@@ -22,7 +22,7 @@ from tokenmill.config.load_params import load_params
 from tokenmill.corpus.sample import make_sample
 from tokenmill.pipeline.plan import compare, keep_plan, outcome_of
 from tokenmill.pipeline.sampling import SampleSize
-from tokenmill.stages.planning import make_plan
+from tokenmill.plan.planning import make_plan
 
 CORPORA = {
     "english": {},

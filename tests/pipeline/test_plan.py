@@ -25,7 +25,7 @@ from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.plan import Disk, compare, refusals
 from tokenmill.pipeline.rates import keep_rates, read_rates
 from tokenmill.pipeline.sampling import SampleSize
-from tokenmill.stages.planning import Plan, _disks, make_plan
+from tokenmill.plan.planning import Plan, _disks, make_plan
 from tokenmill.summary import StageSummary
 
 MAKES = ("documents", "tokens", "text_bytes", "output_bytes", "distinct")
@@ -341,7 +341,7 @@ def test_a_build_without_room_is_refused() -> None:
 def test_a_plan_that_is_refused_ends_with_one(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.builders.teams import cli
 
-    monkeypatch.setattr("tokenmill.stages.planning.machine_bytes", lambda: 1000)
+    monkeypatch.setattr("tokenmill.plan.planning.machine_bytes", lambda: 1000)
     done = cli(project, "plan")
     assert done.returncode == 1
     assert "Do not build yet: the machine has 1.0 kB of memory" in done.stdout

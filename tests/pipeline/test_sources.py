@@ -23,7 +23,7 @@ from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
 from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.layout import PROVENANCE_FILE
 from tokenmill.pipeline.sampling import SampleSize
-from tokenmill.stages.planning import make_plan
+from tokenmill.plan.planning import make_plan
 from tokenmill.storage.file_facts import Digests
 
 END = "<|endoftext|>"

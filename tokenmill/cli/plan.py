@@ -47,7 +47,7 @@ def _new_plan(root: Path, params_path: Path, seed: int) -> Answer:
     from tokenmill.corpus.sources import unread_files, words_of_unread
     from tokenmill.pipeline.plan import compare, keep_plan
     from tokenmill.pipeline.sampling import SampleSize
-    from tokenmill.stages.planning import make_plan
+    from tokenmill.plan.planning import make_plan
 
     params = load_params(params_path)
     plan = make_plan(root, params, SampleSize(seed)).as_json()

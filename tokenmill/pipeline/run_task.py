@@ -88,8 +88,7 @@ class TaskRunner(msgspec.Struct, Generic[F], frozen=True):
 
     def stored(self, task: Task[F]) -> Done[F] | None:
         """The stored result of a task, if this build may use it."""
-        found = None if self.force else self.store.find(task.key, self.facts)
-        return found if found and self.is_acceptable(found.facts) else None
+        return None if self.force else stored(self.store, task.key, self.facts, self.is_acceptable)
 
     @contextmanager
     def _in_time(self, task: Task[F]) -> Iterator[None]:
@@ -105,6 +104,12 @@ class TaskRunner(msgspec.Struct, Generic[F], frozen=True):
             ) from None
         finally:
             _core.deadline(None)
+
+
+def stored(store: UnitStore, key: str, facts: type[F], is_acceptable: Callable[[F], bool]) -> Done[F] | None:
+    """The result under a key, if a build with that `is_acceptable` (see Round) may use it."""
+    found = store.find(key, facts)
+    return found if found is not None and is_acceptable(found.facts) else None
 
 
 def advance_nothing(n_bytes: int, n_tokens: int) -> None:

@@ -7,10 +7,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tokenmill.config.params import Params
 from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
-from tokenmill.corpus.drop import DropLine, DropList, DropParts, DroppedDocument, drop_list
+from tokenmill.corpus.drop import DropLine, DropList, DropParts, DroppedDocument
 from tokenmill.corpus.dropped import find_none
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import GoodDocuments
@@ -21,7 +20,7 @@ from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.unit_content import content
 from tokenmill.rounds import Round, Rounds, Task, do
 from tokenmill.storage.atomic import naming
-from tokenmill.storage.unit_store import UnitStore, unit_key
+from tokenmill.storage.unit_store import unit_key
 
 _IDS_FILE = "ids.npy"  # in a unit's folder
 _TEXTS_FILE = "texts.npy"
@@ -94,15 +93,6 @@ def lines_without_documents(
         for line in whole.lines
         if line not in used or (None not in (line.id, line.sha256) and (line.id, line.sha256) not in named)
     ]
-
-
-def known_drops(root: Path, params: Params, units: Sequence[Unit], store: UnitStore) -> dict[str, DropList]:
-    """What `drop_lists` would give, without reading documents: a unit that was not read yet gets every line."""
-    whole = drop_list(root, params.source.drop, params.has_ids)
-    parts = DropParts(whole)
-    keys = _keys(units) if whole.lines else {}
-    done = {name: store.find(key, DocumentFacts) for name, key in keys.items()}
-    return {unit.name: _of_unit(parts, one.folder) if (one := done.get(unit.name)) else whole for unit in units}
 
 
 def _keys(units: Sequence[Unit]) -> dict[str, str]:

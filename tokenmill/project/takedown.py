@@ -32,7 +32,7 @@ from tokenmill.layout import (
     UPLOADS_FILE,
     VOCAB_SIZES_DIRECTORY,
 )
-from tokenmill.stages.outstanding import keys_of_counts
+from tokenmill.plan.dry_run import look_at_count, project_now
 from tokenmill.storage.checked_parquet import parquet_file
 from tokenmill.storage.json_files import read_json
 from tokenmill.storage.urls import is_url
@@ -209,7 +209,7 @@ def _units(found: Takedown, root: Path, params: Params, wanted: _Wanted) -> None
 def _used_counts(root: Path, params: Params) -> set[str]:
     """The keys of the counts that the present files use; none if these cannot be read, so that all counts are named."""
     try:
-        return keys_of_counts(root, params)
+        return set() if params.tokenizer else {one.task.key for one in look_at_count(project_now(root, params))}
     except (CorpusError, ParamsError, PassingError, StorageError):
         return set()
 

@@ -25,9 +25,9 @@ from tokenmill.pipeline.memory import divide
 from tokenmill.pipeline.plan import SCHEMA_VERSION, Disk, disk_used, refusals
 from tokenmill.pipeline.rates import read_rates
 from tokenmill.pipeline.sampling import Reader, SampleSize
+from tokenmill.plan.work import Work, find_work
 from tokenmill.stages.encode_chat import chat_encoder, chat_entry
 from tokenmill.stages.mistakes import find_mistakes, refuse, refuse_mistakes_of
-from tokenmill.stages.outstanding import Outstanding, outstanding
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.writable import may_write
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -70,7 +70,7 @@ def make_plan(root: Path, params: Params, size: SampleSize) -> Plan:
     Raises CorpusError, ParamsError, VersionsError, and what the build itself would raise for the documents of the sample.
     """
     try:
-        work = outstanding(root, params)
+        work = find_work(root, params)
     except TokenmillError:
         refuse_mistakes_of(root, params)  # it is one of these, maybe
         raise
@@ -95,7 +95,7 @@ def make_plan(root: Path, params: Params, size: SampleSize) -> Plan:
     )
 
 
-def _basis(root: Path, params: Params, work: Outstanding, copies: int, size: SampleSize) -> Basis:
+def _basis(root: Path, params: Params, work: Work, copies: int, size: SampleSize) -> Basis:
     """What is known of the build, and what a sample of its documents shows."""
     memory, tokenizer, sample = divide(params.run, reads_objects(params)), work.tokenizer, None
     # The first of these that has work.
@@ -142,7 +142,7 @@ def _scratch(root: Path) -> Iterator[Path]:
             yield Path(folder)
 
 
-def _tokenizer(root: Path, params: Params, work: Outstanding, scratch: Path) -> Tokenizer | None:
+def _tokenizer(root: Path, params: Params, work: Work, scratch: Path) -> Tokenizer | None:
     """The tokenizer that encodes the sample; None if it has to be learned."""
     if work.tokenizer is not None:
         return work.tokenizer

@@ -8,33 +8,21 @@ from pathlib import Path
 from tokenmill.config.params import Params
 from tokenmill.corpus.dropped import starts_of
 from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.sources import find_documents
-from tokenmill.corpus.units import UNREAD, Corpus, Unit, cut
+from tokenmill.corpus.units import Unit
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts
 from tokenmill.errors import TokenmillError
-from tokenmill.layout import (
-    DOCUMENT_STAGES,
-    OBJECTS_FILE,
-    STAGES,
-    TOKENIZER_DIRECTORY,
-    TOKENS_DIRECTORY,
-)
+from tokenmill.layout import DOCUMENT_STAGES, OBJECTS_FILE, STAGES, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.pipeline.causes import NEVER, Cause, as_words, causes_of, follows, in_order
 from tokenmill.pipeline.code_pins import code_changes
 from tokenmill.pipeline.dvc_sight import refuse_unseen
 from tokenmill.pipeline.estimate import EarlierTotals, Finished, StageWork
 from tokenmill.pipeline.input_changes import earlier_inputs, input_changes
-from tokenmill.pipeline.memory import n_workers
+from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.stage_order import stages_of
-from tokenmill.pipeline.unit_drops import known_drops
-from tokenmill.stages.count import weights_of
-from tokenmill.stages.count_units import CountFacts, count_keys, groups_of
-from tokenmill.stages.encode_chat import chat_entry
-from tokenmill.stages.encode_units import encode_keys
-from tokenmill.stages.encoder import encoder_of
-from tokenmill.storage.file_facts import Digests
-from tokenmill.storage.unit_store import UnitStore
+from tokenmill.plan.dry_run import Looked, look_at_count, look_at_encode, project_now
+from tokenmill.stages.count_units import CountFacts
+from tokenmill.storage.unit_store import Done
 from tokenmill.storage.urls import StoredObject
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning import dvc_stage
@@ -45,12 +33,12 @@ _HASHED_BYTES_MAX = (
 
 
 @dataclass(frozen=True)
-class Outstanding:
-    """The stages in order, and what is finished of the dataset. `tokenizer`: the present one, if it predicts the dataset's length:
-    the build encodes with it or with one learned by the same parameters; else None. `read`: totals of the files to encode that an
-    earlier build read."""
+class Work:
+    """What a build of a project would do. `stages`: in order. `finished`: sums of the units that stay in the dataset. `tokenizer`:
+    the present one, if it predicts the dataset's length: the build encodes with it or with one learned by the same parameters; else
+    None. `read`: totals of the files to encode that an earlier build read."""
 
-    shards: list[Shard]
+    project: Project
     stages: dict[str, StageWork]
     finished: Finished
     tokenizer: Tokenizer | None
@@ -61,45 +49,42 @@ class Outstanding:
         """Whether a build would run any stage."""
         return any(one.would_run for one in self.stages.values())
 
+    @property
+    def shards(self) -> list[Shard]:
+        """The files of documents."""
+        return list(self.project.corpus.sha256)
 
-def outstanding(root: Path, params: Params) -> Outstanding:
+
+def find_work(root: Path, params: Params) -> Work:
     """What a build of the project at `root` would do. Files with unchanged length and times count as unchanged. Of the others, the
-    smallest are hashed, up to 256 MB; the rest count as changed. Raises CorpusError, ParamsError, VersionsError."""
-    source = params.source
-    shards = find_documents(root, params)
-    corpus = cut(
-        shards,
-        Digests(root),
-        source.unit_bytes_min,
-        source.unit_bytes_max,
-        n_workers(params.run.workers),
-        _HASHED_BYTES_MAX,
-    )
-    reasons = _reasons(root, params, shards, corpus)
+    smallest are hashed, up to 256 MB; the rest count as changed. Raises CorpusError, ParamsError, TokenizerError, VersionsError."""
+    project = project_now(root, params, _HASHED_BYTES_MAX)
+    reasons = _reasons(project)
     stages = {name: StageWork(name, bool(why), as_words(why)) for name, why in reasons.items()}
-    store = UnitStore(root)
     counted: dict[str, CountFacts] = {}
     if params.tokenizer is None:  # otherwise count has no units
-        counted = _counted(root, params, corpus, store)
-        stages["count"] = _with_units(stages["count"], corpus, set(counted))
+        counted = {one.task.name: one.done.facts for one in look_at_count(project) if one.done is not None}
+        stages["count"] = _with_units(stages["count"], project.units, set(counted))
     tokenizer = _tokenizer(root, reasons["train-vocab"])
     finished = Finished()
-    found: dict[str, str] = {}
+    encoded: dict[str, Looked] = {}
     if not reasons["encode"]:
         finished = _of_the_dataset(root)
     elif tokenizer is not None and not reasons["train-vocab"]:
-        found, finished = _encoded(root, params, corpus, store, tokenizer)
-    stages["encode"] = _with_units(stages["encode"], corpus, set(found))
-    checked = _keys_of_the_dataset(root) if found else set()
-    again = {name for name, key in found.items() if key in checked}
-    stages["validate"] = _with_units(stages["validate"], corpus, again)
-    read = _read(root, params, corpus, set(found), counted, reasons["encode"])
-    return Outstanding(shards, stages, finished, tokenizer, read)
+        encoded = {one.task.name: one for one in look_at_encode(project) if one.done is not None}
+        finished = _sums([one.done for one in encoded.values() if one.done is not None])
+    stages["encode"] = _with_units(stages["encode"], project.units, set(encoded))
+    checked = _keys_of_the_dataset(root) if encoded else set()
+    again = {name for name, one in encoded.items() if one.task.key in checked}
+    stages["validate"] = _with_units(stages["validate"], project.units, again)
+    read = _read(project, set(encoded), counted, reasons["encode"])
+    return Work(project, stages, finished, tokenizer, read)
 
 
-def _reasons(root: Path, params: Params, shards: Sequence[Shard], corpus: Corpus) -> dict[str, list[Cause]]:
+def _reasons(project: Project) -> dict[str, list[Cause]]:
     """The causes for which each stage of dvc.yaml would run; empty if it would not. Raises what a build raises for inputs that DVC
     would not see."""
+    root, params, shards = project.root, project.params, list(project.corpus.sha256)
     found: dict[str, list[Cause]] = {}
     paths = [(root / OBJECTS_FILE if isinstance(one.path, StoredObject) else one.path).absolute() for one in shards]
     of_code = code_changes(root)
@@ -118,66 +103,36 @@ def _reasons(root: Path, params: Params, shards: Sequence[Shard], corpus: Corpus
             changes = stage.changes(paths if reads else ())
         why = causes_of(name, changes, root, params, of_code.get(name), lambda _: None)
         if reads and NEVER not in why:
-            words = str(input_changes(earlier_inputs(root, name), shards, lambda _: corpus.sha256))
+            words = str(input_changes(earlier_inputs(root, name), shards, lambda _: project.corpus.sha256))
             why = in_order([*why, Cause("documents", words)]) if words else why
         after = [one for one in before if found[one]]
         found[name] = why + follows(name, as_words(why), after)
     return found
 
 
-def _with_units(work: StageWork, corpus: Corpus, finished: set[str]) -> StageWork:
+def _with_units(work: StageWork, units: Sequence[Unit], finished: set[str]) -> StageWork:
     """The stage's work with its numbers of units and bytes. `finished`: the names of units that need no work."""
-    todo = [unit for unit in corpus.units if unit.name not in finished] if work.would_run else []
+    todo = [unit for unit in units if unit.name not in finished] if work.would_run else []
     by_shard: Tally[Shard] = Tally()
     for unit in todo:
         for piece in unit.pieces:
             by_shard[piece.shard] += piece.n_bytes
-    return StageWork(work.stage, work.would_run, work.reasons, len(corpus.units), len(todo), dict(by_shard))
-
-
-def _is_read(unit: Unit) -> bool:
-    return all(piece.digest != UNREAD for piece in unit.pieces)
-
-
-def keys_of_counts(root: Path, params: Params) -> set[str]:
-    """The unit store's keys of the counts of the present files. Reads files without a stored digest. Raises CorpusError and
-    ParamsError."""
-    if params.tokenizer is not None:
-        return set()
-    source, threads = params.source, n_workers(params.run.workers)
-    corpus = cut(find_documents(root, params), Digests(root), source.unit_bytes_min, source.unit_bytes_max, threads)
-    return set(_count_keys(root, params, corpus, UnitStore(root)).values())
-
-
-def _counted(root: Path, params: Params, corpus: Corpus, store: UnitStore) -> dict[str, CountFacts]:
-    """The facts of the counted units, by unit name."""
-    found = {name: store.find(key, CountFacts) for name, key in _count_keys(root, params, corpus, store).items()}
-    return {name: one.facts for name, one in found.items() if one is not None}
-
-
-def _count_keys(root: Path, params: Params, corpus: Corpus, store: UnitStore) -> dict[str, str]:
-    units = [unit for unit in corpus.units if _is_read(unit)]
-    weights = weights_of(root, params.count.weights, [piece.shard.name for unit in units for piece in unit.pieces])
-    by_weight = {unit.name: groups_of(unit, weights) for unit in units}
-    drops = known_drops(root, params, units, store)
-    return count_keys(units, params.count, by_weight, drops)
+    return StageWork(work.stage, work.would_run, work.reasons, len(units), len(todo), dict(by_shard))
 
 
 def _read(
-    root: Path,
-    params: Params,
-    corpus: Corpus,
+    project: Project,
     finished: set[str],
     counted: Mapping[str, CountFacts],
     reasons: Sequence[Cause],
 ) -> dict[Shard, EarlierTotals]:
     """Totals of the files to encode, from the facts of `counted` units and from the dataset. Empty for conversations, whose text
     depends on the template."""
-    if params.encode.chat is not None or not reasons:
+    if project.params.encode.chat is not None or not reasons:
         return {}
-    before = {} if any(one.decides_documents for one in reasons) else _units_of_the_dataset(root, corpus)
+    before = {} if any(one.decides_documents for one in reasons) else _units_of_the_dataset(project)
     found: dict[Shard, EarlierTotals] = {}
-    for unit in corpus.units:
+    for unit in project.units:
         facts = counted.get(unit.name)
         known = before.get(tuple(starts_of(unit))) if facts is None else (facts.n_documents, facts.text_bytes)
         if unit.name in finished or known is None:
@@ -190,13 +145,13 @@ def _read(
     return found
 
 
-def _units_of_the_dataset(root: Path, corpus: Corpus) -> dict[tuple[tuple[str, int], ...], tuple[int, int]]:
+def _units_of_the_dataset(project: Project) -> dict[tuple[tuple[str, int], ...], tuple[int, int]]:
     """The number of documents and the text bytes of each unit of data/tokens with unchanged files, by its pieces."""
     try:
-        manifest = read_manifest(root / TOKENS_DIRECTORY)
+        manifest = read_manifest(project.root / TOKENS_DIRECTORY)
     except (TokenmillError, OSError):
         return {}
-    now = {shard.name: sha256 for shard, sha256 in corpus.sha256.items()}
+    now = {shard.name: sha256 for shard, sha256 in project.corpus.sha256.items()}
     same = {one.name for one in manifest.inputs if now.get(one.name) == one.sha256}
     return {
         tuple(one.pieces): (one.n_documents, one.text_bytes)
@@ -215,21 +170,14 @@ def _tokenizer(root: Path, reasons: Sequence[Cause]) -> Tokenizer | None:
         return None
 
 
-def _encoded(
-    root: Path, params: Params, corpus: Corpus, store: UnitStore, tokenizer: Tokenizer
-) -> tuple[dict[str, str], Finished]:
-    """The keys of the encoded units, by unit name, and the sums over these units."""
-    units = [unit for unit in corpus.units if _is_read(unit)]
-    drops = known_drops(root, params, units, store)
-    entry = None if params.encode.chat is None else chat_entry(root, params.encode.chat)
-    keys = encode_keys(units, params.encode, encoder_of(tokenizer, params.encode, None)._replace(entry=entry), drops)
-    done = {name: found for name, key in keys.items() if (found := store.find(key, EncodeFacts)) is not None}
-    facts = [one.facts for one in done.values()]
-    return {name: keys[name] for name in done}, Finished(
+def _sums(encoded: Sequence[Done[EncodeFacts]]) -> Finished:
+    """The sums over encoded units."""
+    facts = [one.facts for one in encoded]
+    return Finished(
         sum(sum(one.piece_documents) for one in facts),
         sum(one.n_tokens for one in facts),
         sum(one.text_bytes for one in facts),
-        sum(one.files[TOKENS_FILE].n_bytes for one in done.values()),
+        sum(one.files[TOKENS_FILE].n_bytes for one in encoded),
     )
 
 

@@ -1,0 +1,1 @@
+"""What a build would do and cost, found without running it."""
