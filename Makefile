@@ -2,11 +2,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes --no-emit-package pip --custom-compile-command "make lock"
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(1) >.venv/pip.log 2>&1 || { tail -3 .venv/pip.log; echo "The packages could not be installed: without a network, connect to one or set PIP_INDEX_URL to a mirror, then run make again (full log: .venv/pip.log)."; exit 1; }
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: audit demo fuzz test test-faults test-interop test-slow test-storage lint docs setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
+.PHONY: help audit demo fuzz test test-faults test-interop test-slow test-storage lint docs setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
 
-demo: setup ## sample input, then the whole build
+help: ## what each target does
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1: \2/p' Makefile | awk -F': ' '{ printf "%-16s%s\n", $$1, substr($$0, length($$1) + 3) }'
+
+demo: .venv/.core ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@$(BIN)/tokenmill build
 	@echo "the tokenizer is in data/tokenizer, the dataset in data/tokens; docs/tutorial.md goes on with documents of your own."
@@ -59,7 +63,8 @@ setup: .venv/.installed .venv/.core
 
 core: .venv/.core ## compile the core again where its sources changed
 
-.venv/.installed: requirements.lock
+# What a build needs comes first, and the core is compiled while it is downloaded; the packages of the tests and linters come when they are asked for.
+.venv/.runtime: runtime.lock core/maturin.lock
 	@command -v $(PYTHON) >/dev/null || { echo "Python is missing: install Python 3.11 or newer (Debian: apt-get install python3 python3-venv), or name it: make PYTHON=/path/to/python3."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python is too old: found $$($(PYTHON) -V 2>&1), tokenmill needs 3.11 or newer; install one and name it: make PYTHON=/path/to/python3.11."; exit 1; }
 	@command -v cargo >/dev/null || { echo "The Rust toolchain is missing: install rustc and cargo 1.89 or newer, with rustup (rustup.rs) or from your system's packages."; exit 1; }
@@ -67,18 +72,27 @@ core: .venv/.core ## compile the core again where its sources changed
 	@command -v git >/dev/null || { echo "git is missing: install it (Debian: apt-get install git)."; exit 1; }
 	@$(PYTHON) -m venv .venv >.venv.log 2>&1 || { tail -3 .venv.log; echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)."; exit 1; }
 	@rm -f .venv.log
-	@echo "installing the locked packages into .venv ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock >.venv/pip.log 2>&1 || { tail -3 .venv/pip.log; echo "The packages could not be installed: without a network, connect to one or set PIP_INDEX_URL to a mirror, then run make again (full log: .venv/pip.log)."; exit 1; }
+	@echo "installing the locked packages into .venv, and compiling the core at the same time, some minutes ..."
+	@$(call PIP,core/maturin.lock)
+	@. $(BIN)/activate && { maturin develop --skip-install --release --locked --quiet >.venv/core.log 2>&1 & }; \
+	( $(call PIP,runtime.lock) ); code=$$?; wait; exit $$code
 	@install -d -m 700 .dvc/tmp/site-cache && $(BIN)/dvc config --local core.site_cache_dir "$(CURDIR)/.dvc/tmp/site-cache"
 	@touch $@
 
-.venv/.core: .venv/.installed $(CORE)
-	@echo "compiling the core, some minutes the first time ..."
+.venv/.installed: requirements.lock .venv/.runtime
+	@echo "installing the packages of the tests and linters ..."
+	@$(call PIP,requirements.lock)
+	@touch $@
+
+.venv/.core: .venv/.runtime $(CORE)
+	@echo "compiling the core, unless that is done ..."
 	@. $(BIN)/activate && maturin develop --release --locked --quiet >.venv/core.log 2>&1 || { tail -20 .venv/core.log; echo "The core could not be compiled (full log: .venv/core.log). Without a network its crates cannot be fetched: connect to one and run make again."; exit 1; }
 	@touch $@
 
 lock: ## resolve the dependencies anew (needs uv)
 	uv pip compile $(LOCK) --extra dev pyproject.toml -o requirements.lock
+	uv pip compile $(LOCK) --constraints requirements.lock pyproject.toml -o runtime.lock
+	echo maturin | uv pip compile $(LOCK) --constraints requirements.lock - -o core/maturin.lock
 	uv pip compile $(LOCK) benchmarks/requirements.in -o benchmarks/requirements.lock
 	uv pip compile $(LOCK) interop/requirements.in -o interop/requirements.lock
 	$(PYTHON) core/third_party.py

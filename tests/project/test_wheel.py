@@ -82,7 +82,7 @@ def test_licence_texts_and_packages_are_those_of_the_lock_files() -> None:
 
 def test_every_locked_package_has_its_hashes() -> None:
     """`pip install --require-hashes` takes no other file than those that were there when the versions were locked."""
-    for lock in ("requirements.lock", "benchmarks/requirements.lock", "interop/requirements.lock"):
+    for lock in ("requirements.lock", "runtime.lock", "benchmarks/requirements.lock", "interop/requirements.lock"):
         text = (REPOSITORY / lock).read_text(encoding="utf-8")
         packages = re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)[1:]
         assert len(packages) > 20
