@@ -67,6 +67,8 @@ def test_a_pipe_gets_no_control_codes_unless_forced(project: Project) -> None:
 def test_a_terminal_gets_no_colors_with_no_color(project: Project, no_color: str) -> None:
     said = on_a_terminal(project.root, "build", NO_COLOR=no_color)
     assert "read/s" in said
+    assert "read it  tokenmill.open('data/tokens')" in said
+    assert "dataset  data/tokens" in said and "report   data/report/report.json" in said
     assert ("\x1b[38" in said or "\x1b[3" in said.replace("\x1b[3m", "")) is (not no_color)
     said = on_a_terminal(project.root, "biuld", NO_COLOR=no_color)
     assert said.splitlines()[-1] == "`tokenmill explain TM001` says more."

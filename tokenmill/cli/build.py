@@ -3,8 +3,9 @@
 import argparse
 import dataclasses
 import json
+import os
+import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,14 @@ from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
 from tokenmill.console import say
 from tokenmill.errors import EXIT_DONE, EXIT_NO
-from tokenmill.layout import LAST_BUILD_FILE
+from tokenmill.layout import LAST_BUILD_FILE, PAGE_FILE, REPORT_FILE, TOKENS_DIRECTORY
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.summary import StageSummary, table
+from tokenmill.terminal import as_shown
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
+    from tokenmill.config.params import Params
 
 
 def add_commands(commands: "Commands") -> None:
@@ -83,7 +86,37 @@ def _build(asked: argparse.Namespace) -> Answer:
     if not is_new:
         say("Nothing to do: every stage is up to date.")
     stages = [dataclasses.asdict(one) for one in summaries]
-    return Answer({"up_to_date": not is_new, "stages": stages}, partial(table, summaries), is_asked_for=False)
+
+    def show() -> None:
+        table(summaries)
+        if sys.stdout.isatty() and not asked.only:
+            print("\n".join(_what_next(build.root, build.params)))
+
+    return Answer({"up_to_date": not is_new, "stages": stages}, show, is_asked_for=False)
+
+
+_OWN_READERS = {
+    "mds": "streaming.StreamingDataset(local={path!r})",
+    "litdata": "litdata.StreamingDataset({path!r})",
+    "megatron_sft": "Megatron-Bridge, from {path}",
+    "megatron_sft_parquet": "Megatron-Bridge, from {path}",
+}
+"""How the formats are read that `tokenmill.open` does not read."""
+
+
+def _what_next(root: Path, params: "Params") -> list[str]:
+    """Three lines for a person: where the dataset is, how a training job reads it, and where the report is."""
+    tokens, encode = os.path.relpath(root / TOKENS_DIRECTORY), params.encode
+    split = next(iter(encode.splits), None)
+    if all(name in _OWN_READERS for name in encode.formats):
+        path = str(Path(tokens, encode.formats[0], split or ""))
+        how = _OWN_READERS[encode.formats[0]].format(path=path)
+    else:
+        how = f"tokenmill.open({tokens!r}{f', {split!r}' if split else ''})"
+        if encode.pack is not None and encode.pack.output == "index":
+            how += ".packed()"
+    report = os.path.relpath(root / (PAGE_FILE if params.run.report_page else REPORT_FILE))
+    return [f"dataset  {as_shown(tokens)}", f"read it  {as_shown(how)}", f"report   {as_shown(report)}"]
 
 
 def _save(summaries: Sequence[StageSummary], path: Path) -> None:

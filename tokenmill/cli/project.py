@@ -24,6 +24,11 @@ def add_commands(commands: "Commands") -> None:
         epilog="example: tokenmill init my-tokens",
     )
     init.add_argument("directory", type=Path, metavar="DIR", help="the folder; it may exist already")
+    init.add_argument(
+        "--example",
+        metavar="KIND",
+        help="put small documents that come with tokenmill into it, and set the parameters that fit: english, code or chat",
+    )
     init.set_defaults(run=_init)
     doctor = commands.add_parser(
         "doctor",
@@ -39,13 +44,14 @@ def _init(asked: argparse.Namespace) -> Answer:
     from tokenmill.layout import RAW_DIRECTORY
     from tokenmill.project.init import make_project
 
-    made = sorted(make_project(asked.directory))
+    made = sorted(make_project(asked.directory, asked.example))
     here = asked.directory.resolve() == Path.cwd()
     lines = [f"{asked.directory}: a project, with {', '.join(made)}. Next:"]
     steps = [] if here else [f"cd {shlex.quote(str(asked.directory))}"]
-    steps += [
-        f"cp FILES {RAW_DIRECTORY}            # or sample documents: python -m tokenmill.corpus.sample {RAW_DIRECTORY}"
-    ]
+    if asked.example is None:
+        steps += [
+            f"cp FILES {RAW_DIRECTORY}            # or sample documents: python -m tokenmill.corpus.sample {RAW_DIRECTORY}"
+        ]
     steps += ["tokenmill build", 'git add . && git commit -m "First build"']
     lines += [f"  {step}" for step in steps]
     is_root = (asked.directory / ".git").exists()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import tokenmill
 from tokenmill.config.lockfile import Lock, write_lock
-from tokenmill.errors import ParamsError, VersionsError
+from tokenmill.errors import ParamsError, VersionsError, did_you_mean
 from tokenmill.layout import (
     COUNTS_FILE,
     LOCK_FILE,
@@ -19,6 +19,7 @@ from tokenmill.layout import (
     TOKENS_DIRECTORY,
 )
 from tokenmill.pipeline.code_digest import libraries, output_digest
+from tokenmill.project.examples import EXAMPLES, with_settings
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.storage.writable import refuse_other_encoding
 from tokenmill.versioning import dvc_repository, git
@@ -37,18 +38,26 @@ _IGNORED = (f"/{SCRATCH_DIRECTORY}", "/.venv", "*.partial", "__pycache__")  # by
 _NOT_IN_GIT = (*_IGNORED, f"/{RAW_DIRECTORY}", *(f"/{output}" for output in _OUTPUTS))
 
 
-def make_project(root: Path) -> list[str]:
+def make_project(root: Path, example: str | None = None) -> list[str]:
     """Makes the folder `root` a project, in its git repository or in a new one. Gives the names of the files that were written.
 
-    An existing README.md stays, and .gitignore and .dvcignore get their missing lines. If another file of a project or an
+    `example`: a name in EXAMPLES, whose documents and settings the project gets; None: it has no documents. An existing README.md
+    stays, and .gitignore and .dvcignore get their missing lines. If another file of a project, a document of the example or an
     output of a build exists, raises ParamsError and writes nothing. Raises VersionsError, OSError.
     """
+    if example is not None and example not in EXAMPLES:
+        raise ParamsError(
+            "--example", f"found {example!r}; allowed: {', '.join(EXAMPLES)}.{did_you_mean(example, EXAMPLES)}"
+        )
     root = root.absolute()
     refuse_other_encoding(root)
     files = _files()
     files[_README] = files[_README].replace("{name}", root.name)
     if (root / _README).exists():
         del files[_README]
+    if example is not None:
+        files |= EXAMPLES[example].files()
+        files["params.yaml"] = with_settings(files["params.yaml"], EXAMPLES[example].settings)
     _refuse_existing(root, [*files, LOCK_FILE])
     root.mkdir(parents=True, exist_ok=True)
     _make_repositories(root)
