@@ -35,6 +35,7 @@ def test_with_standard_error_closed_json_stands_alone(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["ok"] is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "unbuffered"),
     [

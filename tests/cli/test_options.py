@@ -46,6 +46,7 @@ def test_debug_shows_where_an_error_comes_from(project: Project) -> None:
     assert "Traceback" not in cli(project, "pin").stderr
 
 
+@pytest.mark.slow
 def test_debug_shows_what_dvc_logs(project: Project) -> None:
     assert " dvc" in project.run("tokenmill", "status", "--debug").stderr
     assert project.run("tokenmill", "status").stderr == ""

@@ -35,6 +35,7 @@ def woken(cron: str, zone: str) -> list[datetime]:
     raise AssertionError
 
 
+@pytest.mark.slow
 @ZONES
 @pytest.mark.parametrize("minute", [0, 30])
 def test_a_time_of_day_comes_once_a_day_at_the_moment_when_clocks_first_show_it_or_have_skipped_it(
@@ -55,6 +56,7 @@ def test_every_hour_is_every_moment_at_which_clocks_show_a_full_hour(zone: str) 
     assert woken("0 * * * *", zone) == [at for at, now, _ in walk(zone) if now.minute == 0]
 
 
+@pytest.mark.slow
 @ZONES
 def test_times_of_day_that_clocks_show_are_those_of_dateutil(zone: str) -> None:
     shown = tz.gettz(zone)

@@ -14,6 +14,7 @@ from tokenmill.cli.answer import message_of
 from tokenmill.errors import code_of
 
 
+@pytest.mark.slow
 def test_a_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     project = make_project(tmp_path / os.fsdecode(b"caf\xe9"))
     for command in (["build"], ["status"], ["plan"], ["init", "."]):
@@ -34,6 +35,7 @@ def test_an_argument_that_is_not_utf8_is_named(tmp_path: Path, command: list[str
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [b"caf\xe9.jsonl", b".caf\xe9.jsonl"])
 def test_a_file_whose_name_is_not_utf8_is_named(project: Project, name: bytes) -> None:
     build(project)

@@ -61,6 +61,7 @@ def test_an_error_of_a_flow_keeps_its_lines(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_an_encoding_that_lacks_characters_is_no_traceback(
     project: Project, encoding: str, monkeypatch: pytest.MonkeyPatch
@@ -75,6 +76,7 @@ def test_an_encoding_that_lacks_characters_is_no_traceback(
     assert b"..." in ended(project.root, "info").stdout
 
 
+@pytest.mark.slow
 def test_a_build_ends_well_without_standard_streams(project: Project) -> None:
     def close() -> None:
         for number in (0, 1, 2):

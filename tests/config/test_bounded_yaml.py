@@ -62,6 +62,7 @@ def test_aliases_anchors_and_merges_are_read() -> None:
     assert load("") is None
 
 
+@pytest.mark.slow
 def test_files_of_dvc_may_name_many_files() -> None:
     n = 20_000
     files = "".join(f"    - {{path: raw/{i:05d}.jsonl, hash: md5, md5: {i:032x}, size: {i}}}\n" for i in range(n))

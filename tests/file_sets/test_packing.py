@@ -125,6 +125,7 @@ def test_best_fit_is_that_of_one_document_after_another(lengths: list[int], leng
     assert listed(packed(lengths, length, "best_fit")) == naive_best_fit(lengths, length)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.integers(16, 300))
 def test_best_fit_of_many_documents_is_that_of_one_after_another(seed: int, length: int) -> None:
     lengths = np.random.default_rng(seed).geometric(0.03, 2000).tolist()

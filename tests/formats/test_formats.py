@@ -128,6 +128,7 @@ def test_a_part_without_items_is_read_as_such(format: Format, packed: bool, tmp_
     check(format, tmp_path, [], shape)
 
 
+@pytest.mark.slow
 @formats
 @id_types
 def test_a_huge_document_between_small_ones(format: Format, ids: str, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def names(project: Project) -> list[str]:
     return [one["name"] for one in manifest["inputs"]]
 
 
+@pytest.mark.slow
 def test_files_that_arrive_at_any_moment_of_a_build_are_told_and_read_by_the_next(
     new_project: Callable[[str], Project], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,6 +84,7 @@ def test_the_card_says_what_and_how(team: Team) -> None:
         assert words in readme
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_card_give_the_same_ids(team: Team) -> None:
     directory = str(team.project.root / "data/tokenizer")
     readme = (team.project.root / "data/tokenizer/README.md").read_text(encoding="utf-8")
