@@ -13,7 +13,7 @@ from tokenmill.quantities import size
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
-    from tokenmill.pipeline.plan import Compared
+    from tokenmill.pipeline.last_plan import Compared
 
 _WIDTH = 80
 _OF_THE_DATASET = ("documents", "tokens", "text_bytes", "output_bytes", "sets_bytes", "distinct")  # and not of a build
@@ -45,9 +45,9 @@ def _plan(asked: argparse.Namespace) -> Answer:
 def _new_plan(root: Path, params_path: Path, seed: int) -> Answer:
     from tokenmill.config.load_params import load_params
     from tokenmill.corpus.sources import unread_files, words_of_unread
-    from tokenmill.pipeline.plan import compare, keep_plan
-    from tokenmill.pipeline.sampling import SampleSize
+    from tokenmill.pipeline.last_plan import compare, keep_plan
     from tokenmill.plan.planning import make_plan
+    from tokenmill.plan.sampling import SampleSize
 
     params = load_params(params_path)
     plan = make_plan(root, params, SampleSize(seed)).as_json()
@@ -67,7 +67,7 @@ def _new_plan(root: Path, params_path: Path, seed: int) -> Answer:
 
 
 def _outcome(root: Path) -> Answer:
-    from tokenmill.pipeline.plan import compare, outcome_of, read_plan
+    from tokenmill.pipeline.last_plan import compare, outcome_of, read_plan
 
     plan = read_plan(root)
     rows = compare(plan, outcome_of(root, plan))
@@ -95,7 +95,7 @@ def _stage_lines(stages: Sequence[dict[str, Any]]) -> list[str]:
 
 def _table(rows: Sequence["Compared"], has_outcome: bool = False) -> list[str]:
     """The quantities: from the low to the high end of the range, and what was found."""
-    from tokenmill.pipeline.plan import COLUMNS, shown
+    from tokenmill.pipeline.last_plan import COLUMNS, shown
 
     n_columns = len(COLUMNS) if has_outcome else 4
     cells = [row[:n_columns] for row in (COLUMNS, *shown(rows))]

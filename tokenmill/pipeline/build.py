@@ -175,7 +175,7 @@ class Build:
         from tokenmill.report.page import is_current, write_page
 
         if is_new or not is_current(self.root):
-            from tokenmill.pipeline.plan import outcome_shown  # imports pyarrow
+            from tokenmill.pipeline.last_plan import outcome_shown  # imports pyarrow
 
             write_page(self.root, self.summaries, outcome_shown(self.root, self.summaries))
 

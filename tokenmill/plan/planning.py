@@ -2,39 +2,39 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
-from tokenmill.chat.encoder import ChatEncoder
-from tokenmill.config.lockfile import pinned
 from tokenmill.config.params import Params
-from tokenmill.corpus.drop import drop_list
-from tokenmill.corpus.sources import reads_objects
-from tokenmill.counts.spill import open_parquet
-from tokenmill.dataset.manifest import read_manifest
-from tokenmill.errors import CountsError, TokenmillError, ValidationError
-from tokenmill.layout import COUNTS_FILE, SCRATCH_DIRECTORY, TOKENS_DIRECTORY
-from tokenmill.pipeline.costs import Basis, Costs, estimate_costs
-from tokenmill.pipeline.estimate import CONFIDENCE, Estimate, StageWork
-from tokenmill.pipeline.measuring import Distinct, Trial, take_sample
-from tokenmill.pipeline.memory import divide
-from tokenmill.pipeline.plan import SCHEMA_VERSION, Disk, disk_used, refusals
-from tokenmill.pipeline.rates import read_rates
-from tokenmill.pipeline.sampling import Reader, SampleSize
-from tokenmill.plan.work import Work, find_work
-from tokenmill.stages.encode_chat import chat_encoder, chat_entry
+from tokenmill.errors import TokenmillError
+from tokenmill.layout import SCRATCH_DIRECTORY
+from tokenmill.pipeline.last_plan import SCHEMA_VERSION, disk_used
+from tokenmill.pipeline.memory import Memory
+from tokenmill.plan.costs import Costs, estimate_costs
+from tokenmill.plan.estimate import CONFIDENCE, Estimate
+from tokenmill.plan.measuring import take_sample
+from tokenmill.plan.sampling import SampleSize
+from tokenmill.plan.work import StageWork, find_work
+from tokenmill.quantities import size
 from tokenmill.stages.mistakes import find_mistakes, refuse, refuse_mistakes_of
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.writable import may_write
-from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning.dvc_repository import cache_of
-from tokenmill.versioning.import_tokenizer import import_pinned
 
+_LEARNING_A_BYTE_MAX = 31.0  # of memory for each byte of the distinct pre-tokens: above, train-vocab refuses to begin
 _CGROUP_MEMORY = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+class Disk(NamedTuple):
+    """A disk with the bytes that the build may need there and the bytes that are free."""
+
+    name: str
+    needed_bytes: float
+    free_bytes: int
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Plan:
         }
 
 
-def make_plan(root: Path, params: Params, size: SampleSize) -> Plan:
-    """Plans a build of the project at `root` without touching data/. `size`: which documents are in the sample, and how many.
+def make_plan(root: Path, params: Params, sampled: SampleSize) -> Plan:
+    """Plans a build of the project at `root` without touching data/. `sampled`: which documents are in the sample, and how many.
 
     Raises CorpusError, ParamsError, VersionsError, and what the build itself would raise for the documents of the sample.
     """
@@ -77,58 +77,48 @@ def make_plan(root: Path, params: Params, size: SampleSize) -> Plan:
     if work.would_run:
         refuse(find_mistakes(root, params, work.shards).wrong)
     cache, shares_bytes = cache_of(root)
-    basis = _basis(root, params, work, 0 if shares_bytes else 1, size)
-    costs = estimate_costs(basis)
+    with _scratch(root) as scratch:
+        sample = take_sample(work, scratch, sampled)
+    costs = estimate_costs(work, sample, 0 if shares_bytes else 1)
     disks = _disks(root, params.run.spill_directory, Path(cache), costs)
-    refused = refusals(costs.quantities, costs.learned_bytes, basis.memory, disks, machine_bytes())
+    refused = refusals(costs.quantities, costs.learned_bytes, work.project.memory, disks, machine_bytes())
     return Plan(
-        size.seed,
+        sampled.seed,
         list(work.stages.values()),
         costs.quantities,
         [*refused, *costs.refused] if work.would_run else [],
         len(work.shards),
         sum(shard.n_bytes for shard in work.shards),
-        basis.sample.text_bytes if basis.sample else 0,
-        basis.sample.read_bytes if basis.sample else 0,
+        sample.text_bytes if sample else 0,
+        sample.read_bytes if sample else 0,
         disk_used(root, cache),
         cache,
     )
 
 
-def _basis(root: Path, params: Params, work: Work, copies: int, size: SampleSize) -> Basis:
-    """What is known of the build, and what a sample of its documents shows."""
-    memory, tokenizer, sample = divide(params.run, reads_objects(params)), work.tokenizer, None
-    # The first of these that has work.
-    shards = next((work.stages[name].todo for name in ("encode", "count", "validate") if work.stages[name].todo), None)
-    if shards is not None:
-        with _scratch(root) as scratch:
-            tokenizer = _tokenizer(root, params, work, scratch)
-            is_own = params.tokenizer is None
-            trial = Trial(
-                params,
-                tokenizer,
-                is_own and work.stages["count"].would_run,
-                is_own and work.stages["train-vocab"].would_run,
-                scratch,
-                _chat_of(root, params, scratch),
+def refusals(
+    plan: Mapping[str, Estimate], learned_bytes: float, memory: Memory, disks: Sequence[Disk], machine_bytes: int
+) -> Iterator[str]:
+    """Yields one text per reason not to begin a build. `learned_bytes`: the most bytes of distinct pre-tokens to learn from; 0 if
+    no vocabulary is learned. `machine_bytes`: the machine's memory."""
+    for disk in disks:
+        if disk.needed_bytes > disk.free_bytes:
+            yield (
+                f"{disk.name} has {size(disk.free_bytes)} free; the build may need {size(disk.needed_bytes)}. Free some, or take "
+                "a larger disk."
             )
-            reader = Reader(params.source, memory.limits, drop_list(root, params.source.drop, params.has_ids))
-            sample = take_sample(trial, shards, reader, size)
-    id_max = max(params.train_vocab.vocab_size - 1, 0)
-    return Basis(
-        params,
-        memory,
-        work.stages,
-        work.shards,
-        work.finished,
-        work.read,
-        None if work.stages["count"].would_run else _distinct(root / COUNTS_FILE),
-        copies,
-        _built(root),
-        read_rates(root, params),
-        sample.id_max if sample else tokenizer.id_max if tokenizer else id_max,
-        sample,
-    )
+    peak = plan["peak_memory_bytes"].high
+    if peak > machine_bytes:
+        yield (
+            f"the machine has {size(machine_bytes)} of memory; the build may need {size(peak)}. Lower run.memory_mb_max or "
+            "run.workers."
+        )
+    needed = learned_bytes * _LEARNING_A_BYTE_MAX + memory.base_mb * 1e6
+    if needed > memory.mb_max * 1e6:
+        yield (
+            f"run.memory_mb_max allows {size(memory.mb_max * 1e6)}; learning the vocabulary may need {size(needed)}. Raise it, or "
+            "raise count.count_min, which leaves rare pre-tokens out."
+        )
 
 
 @contextmanager
@@ -140,46 +130,6 @@ def _scratch(root: Path) -> Iterator[Path]:
     else:
         with TemporaryDirectory(prefix="tokenmill-") as folder:
             yield Path(folder)
-
-
-def _tokenizer(root: Path, params: Params, work: Work, scratch: Path) -> Tokenizer | None:
-    """The tokenizer that encodes the sample; None if it has to be learned."""
-    if work.tokenizer is not None:
-        return work.tokenizer
-    if params.tokenizer is not None:
-        return import_pinned(root, pinned(root, params.tokenizer), scratch / "tokenizer")
-    if params.train_vocab.extend is not None:
-        return Tokenizer.load(root / params.train_vocab.extend.path)
-    return None
-
-
-def _chat_of(root: Path, params: Params, scratch: Path) -> Callable[[Tokenizer], ChatEncoder] | None:
-    """A function that makes the conversation encoder for a tokenizer; None for texts."""
-    chat = params.encode.chat
-    if chat is None:
-        return None
-    imported = scratch / "tokenizer"
-    return lambda tokenizer: chat_encoder(tokenizer, chat_entry(root, chat, imported if imported.exists() else None))
-
-
-def _built(root: Path) -> dict[str | None, int]:
-    """The tokens of each named source in the present dataset, or of its only source under None; empty without a dataset."""
-    try:
-        manifest = read_manifest(root / TOKENS_DIRECTORY)
-    except ValidationError:
-        return {}
-    return {one.name: one.n_tokens for one in manifest.sources} or {None: manifest.n_tokens}
-
-
-def _distinct(path: Path) -> Distinct | None:
-    """The distinct pre-tokens in the present counts; None without counts."""
-    try:
-        with open_parquet(path) as file:
-            metadata = file.metadata
-    except CountsError:
-        return None
-    n_bytes = sum(metadata.row_group(i).column(0).total_uncompressed_size for i in range(metadata.num_row_groups))
-    return Distinct(0, metadata.num_rows, n_bytes)
 
 
 def machine_bytes() -> int:

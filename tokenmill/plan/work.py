@@ -2,23 +2,26 @@
 
 from collections import Counter as Tally
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tokenmill.config.params import Params
 from tokenmill.corpus.dropped import starts_of
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Unit
-from tokenmill.dataset.manifest import read_manifest
+from tokenmill.counts.spill import open_parquet
+from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts
-from tokenmill.errors import TokenmillError
-from tokenmill.layout import DOCUMENT_STAGES, OBJECTS_FILE, STAGES, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.errors import CountsError, TokenmillError
+from tokenmill.layout import COUNTS_FILE, DOCUMENT_STAGES, OBJECTS_FILE, STAGES, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.pipeline.causes import NEVER, Cause, as_words, causes_of, follows, in_order
 from tokenmill.pipeline.code_pins import code_changes
 from tokenmill.pipeline.dvc_sight import refuse_unseen
-from tokenmill.pipeline.estimate import EarlierTotals, Finished, StageWork
-from tokenmill.pipeline.input_changes import earlier_inputs, input_changes
+from tokenmill.pipeline.input_changes import earlier_inputs, input_changes, last_manifest
+from tokenmill.pipeline.last_plan import sets_bytes_of
 from tokenmill.pipeline.project import Project
+from tokenmill.pipeline.rates import StageRate, read_rates
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.plan.dry_run import Looked, look_at_count, look_at_encode, project_now
 from tokenmill.stages.count_units import CountFacts
@@ -33,16 +36,68 @@ _HASHED_BYTES_MAX = (
 
 
 @dataclass(frozen=True)
+class StageWork:
+    """What one stage would do. `reasons`: texts, empty if it is up to date. `n_units`: None for a stage without units. `todo`: the
+    file bytes that it would read of each shard, without finished units."""
+
+    stage: str
+    would_run: bool
+    reasons: list[str]
+    n_units: int | None = None
+    n_units_todo: int | None = None
+    todo: dict[Shard, int] = field(default_factory=dict)
+
+    @property
+    def file_bytes(self) -> int:
+        """The size of the documents that it would read, in file bytes."""
+        return sum(self.todo.values())
+
+
+class Finished(NamedTuple):
+    """Sums over the finished units of `encode` that stay valid, named like the dataset's quantities."""
+
+    documents: int = 0
+    tokens: int = 0
+    text_bytes: int = 0
+    output_bytes: int = 0
+
+
+class EarlierTotals(NamedTuple):
+    """Totals of document files that an earlier build read; a file has a share of its unit by bytes."""
+
+    file_bytes: float = 0
+    documents: float = 0
+    text_bytes: float = 0
+
+    def plus(self, other: "EarlierTotals") -> "EarlierTotals":
+        """Adds another record field by field."""
+        return EarlierTotals(*(one + more for one, more in zip(self, other, strict=True)))
+
+
+class Distinct(NamedTuple):
+    """The number of distinct pre-tokens in `text_bytes` of text, and their total bytes."""
+
+    text_bytes: int
+    n: int
+    n_bytes: int
+
+
+@dataclass(frozen=True)
 class Work:
     """What a build of a project would do. `stages`: in order. `finished`: sums of the units that stay in the dataset. `tokenizer`:
     the present one, if it predicts the dataset's length: the build encodes with it or with one learned by the same parameters; else
-    None. `read`: totals of the files to encode that an earlier build read."""
+    None. `earlier`: totals of the files to encode that an earlier build read. `counted`: the distinct pre-tokens of the counts if
+    these stay valid, else None. `manifest`: that of the present dataset, or None. `rates`: what the stages took when a build last
+    ran them."""
 
     project: Project
     stages: dict[str, StageWork]
     finished: Finished
     tokenizer: Tokenizer | None
-    read: dict[Shard, EarlierTotals]
+    earlier: dict[Shard, EarlierTotals]
+    counted: Distinct | None
+    manifest: Manifest | None
+    rates: Mapping[str, StageRate]
 
     @property
     def would_run(self) -> bool:
@@ -50,9 +105,42 @@ class Work:
         return any(one.would_run for one in self.stages.values())
 
     @property
+    def counts(self) -> bool:
+        """Whether the build counts pre-tokens."""
+        return self.project.params.tokenizer is None and self.stages["count"].would_run
+
+    @property
+    def learns(self) -> bool:
+        """Whether the build learns a vocabulary."""
+        return self.project.params.tokenizer is None and self.stages["train-vocab"].would_run
+
+    @property
     def shards(self) -> list[Shard]:
         """The files of documents."""
         return list(self.project.corpus.sha256)
+
+    @property
+    def built(self) -> Mapping[str | None, int]:
+        """The tokens of each named source in the present dataset, or of its only source under None; empty without a dataset."""
+        if self.manifest is None:
+            return {}
+        return {one.name: one.n_tokens for one in self.manifest.sources} or {None: self.manifest.n_tokens}
+
+    @property
+    def sets_bytes(self) -> int:
+        """The bytes of the file sets in the present dataset."""
+        return 0 if self.manifest is None else sets_bytes_of(self.manifest)
+
+    @property
+    def id_max(self) -> int:
+        """The largest id of the tokenizer, or of the vocabulary that params.yaml asks for."""
+        if self.tokenizer is not None:
+            return self.tokenizer.id_max
+        return max(self.project.params.train_vocab.vocab_size - 1, 0)
+
+    def share(self, stage: str) -> float:
+        """The share of the documents' files that a stage would read."""
+        return self.stages[stage].file_bytes / max(sum(shard.n_bytes for shard in self.shards), 1)
 
 
 def find_work(root: Path, params: Params) -> Work:
@@ -66,19 +154,28 @@ def find_work(root: Path, params: Params) -> Work:
         counted = {one.task.name: one.done.facts for one in look_at_count(project) if one.done is not None}
         stages["count"] = _with_units(stages["count"], project.units, set(counted))
     tokenizer = _tokenizer(root, reasons["train-vocab"])
+    manifest = last_manifest(root)
     finished = Finished()
     encoded: dict[str, Looked] = {}
     if not reasons["encode"]:
-        finished = _of_the_dataset(root)
+        finished = _of_the_dataset(manifest or read_manifest(root / TOKENS_DIRECTORY))
     elif tokenizer is not None and not reasons["train-vocab"]:
         encoded = {one.task.name: one for one in look_at_encode(project) if one.done is not None}
         finished = _sums([one.done for one in encoded.values() if one.done is not None])
     stages["encode"] = _with_units(stages["encode"], project.units, set(encoded))
-    checked = _keys_of_the_dataset(root) if encoded else set()
+    checked = {shard.unit for shard in manifest.shards} if manifest else set()  # by validate
     again = {name for name, one in encoded.items() if one.task.key in checked}
     stages["validate"] = _with_units(stages["validate"], project.units, again)
-    read = _read(project, set(encoded), counted, reasons["encode"])
-    return Work(project, stages, finished, tokenizer, read)
+    return Work(
+        project,
+        stages,
+        finished,
+        tokenizer,
+        _earlier(project, reasons["encode"], manifest, set(encoded), counted) if reasons["encode"] else {},
+        None if stages["count"].would_run else _distinct(root / COUNTS_FILE),
+        manifest,
+        read_rates(root, params),
+    )
 
 
 def _reasons(project: Project) -> dict[str, list[Cause]]:
@@ -120,17 +217,19 @@ def _with_units(work: StageWork, units: Sequence[Unit], finished: set[str]) -> S
     return StageWork(work.stage, work.would_run, work.reasons, len(units), len(todo), dict(by_shard))
 
 
-def _read(
+def _earlier(
     project: Project,
+    reasons: Sequence[Cause],
+    manifest: Manifest | None,
     finished: set[str],
     counted: Mapping[str, CountFacts],
-    reasons: Sequence[Cause],
 ) -> dict[Shard, EarlierTotals]:
     """Totals of the files to encode, from the facts of `counted` units and from the dataset. Empty for conversations, whose text
-    depends on the template."""
-    if project.params.encode.chat is not None or not reasons:
+    depends on the template. `reasons`: why encode would run. `finished`: the names of encoded units."""
+    if project.params.encode.chat is not None:
         return {}
-    before = {} if any(one.decides_documents for one in reasons) else _units_of_the_dataset(project)
+    is_known = manifest is not None and not any(one.decides_documents for one in reasons)
+    before = _units_of_the_dataset(project, manifest) if manifest is not None and is_known else {}
     found: dict[Shard, EarlierTotals] = {}
     for unit in project.units:
         facts = counted.get(unit.name)
@@ -145,12 +244,8 @@ def _read(
     return found
 
 
-def _units_of_the_dataset(project: Project) -> dict[tuple[tuple[str, int], ...], tuple[int, int]]:
+def _units_of_the_dataset(project: Project, manifest: Manifest) -> dict[tuple[tuple[str, int], ...], tuple[int, int]]:
     """The number of documents and the text bytes of each unit of data/tokens with unchanged files, by its pieces."""
-    try:
-        manifest = read_manifest(project.root / TOKENS_DIRECTORY)
-    except (TokenmillError, OSError):
-        return {}
     now = {shard.name: sha256 for shard, sha256 in project.corpus.sha256.items()}
     same = {one.name for one in manifest.inputs if now.get(one.name) == one.sha256}
     return {
@@ -181,16 +276,18 @@ def _sums(encoded: Sequence[Done[EncodeFacts]]) -> Finished:
     )
 
 
-def _of_the_dataset(root: Path) -> Finished:
-    """The sums over data/tokens. Raises ValidationError."""
-    manifest = read_manifest(root / TOKENS_DIRECTORY)
+def _of_the_dataset(manifest: Manifest) -> Finished:
+    """The sums over data/tokens."""
     n_bytes = sum(shard.n_bytes for shard in manifest.shards)
     return Finished(manifest.n_documents, manifest.n_tokens, manifest.text_bytes, n_bytes)
 
 
-def _keys_of_the_dataset(root: Path) -> set[str]:
-    """The keys of the units that data/tokens holds, which validate has checked."""
+def _distinct(path: Path) -> Distinct | None:
+    """The distinct pre-tokens in the present counts; None without counts."""
     try:
-        return {shard.unit for shard in read_manifest(root / TOKENS_DIRECTORY).shards}
-    except (TokenmillError, OSError):
-        return set()
+        with open_parquet(path) as file:
+            metadata = file.metadata
+    except CountsError:
+        return None
+    n_bytes = sum(metadata.row_group(i).column(0).total_uncompressed_size for i in range(metadata.num_row_groups))
+    return Distinct(0, metadata.num_rows, n_bytes)

@@ -76,7 +76,7 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
         piece_documents = [0] * len(self.unit.pieces)
         with ExitStack() as kept:
             folders = [folder, *(kept.enter_context(self.store.new(key)) for key, _ in further)]
-            outputs = [_Output(self.unit, one, its) for one, its in zip(encoders, folders, strict=True)]
+            outputs = [UnitFiles(self.unit, one, its) for one, its in zip(encoders, folders, strict=True)]
             with ExitStack() as stack:
                 for output in outputs:
                     output.open(stack, self._group_keys())
@@ -98,7 +98,7 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
         assert self.unit is not None
         return None if self.group_column is None else GroupKeys(self.unit, self.group_column, self.limits)
 
-    def _add(self, outputs: Sequence["_Output"], piece: int, batch: Batch) -> int:
+    def _add(self, outputs: Sequence["UnitFiles"], piece: int, batch: Batch) -> int:
         """Encodes a batch for every encoder, and gives the number of tokens of the first. An error names the document."""
         assert self.unit is not None
         try:
@@ -111,7 +111,7 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
             raise CorpusError(*error.inside(f"{name}, row {row}"), code=error.code) from None
 
 
-class _Output:
+class UnitFiles:
     """The files of one unit under one encoder, while they are written."""
 
     def __init__(self, unit: Unit, encoder: Encoder, folder: Path) -> None:

@@ -1,9 +1,9 @@
-"""A plan of a build: kept in a file, held against the machine before the build, and against the outcome after it."""
+"""The last plan of a build, kept in a file until it is compared with the outcome."""
 
 import dataclasses
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +18,6 @@ from tokenmill.layout import (
     SCRATCH_DIRECTORY,
     TOKENS_DIRECTORY,
 )
-from tokenmill.pipeline.estimate import Estimate
-from tokenmill.pipeline.memory import Memory
 from tokenmill.quantities import size
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.storage.json_files import read_json
@@ -27,7 +25,6 @@ from tokenmill.storage.writable import may_write
 from tokenmill.summary import StageSummary
 
 SCHEMA_VERSION = 1
-_LEARNING_A_BYTE_MAX = 31.0  # of memory for each byte of the distinct pre-tokens: above, train-vocab refuses to begin
 
 COLUMNS = ("", "from", "about", "to", "found", "")
 """The column heads of the rows that `shown` gives."""
@@ -45,39 +42,6 @@ _NAMES = {
     "peak_memory_bytes": "peak memory",
     "seconds": "seconds in all",
 }
-
-
-class Disk(NamedTuple):
-    """A disk with the bytes that the build may need there and the bytes that are free."""
-
-    name: str
-    needed_bytes: float
-    free_bytes: int
-
-
-def refusals(
-    plan: Mapping[str, Estimate], learned_bytes: float, memory: Memory, disks: Sequence[Disk], machine_bytes: int
-) -> Iterator[str]:
-    """Yields one text per reason not to begin a build. `learned_bytes`: the most bytes of distinct pre-tokens to learn from; 0 if
-    no vocabulary is learned. `machine_bytes`: the machine's memory."""
-    for disk in disks:
-        if disk.needed_bytes > disk.free_bytes:
-            yield (
-                f"{disk.name} has {size(disk.free_bytes)} free; the build may need {size(disk.needed_bytes)}. Free some, or take "
-                "a larger disk."
-            )
-    peak = plan["peak_memory_bytes"].high
-    if peak > machine_bytes:
-        yield (
-            f"the machine has {size(machine_bytes)} of memory; the build may need {size(peak)}. Lower run.memory_mb_max or "
-            "run.workers."
-        )
-    needed = learned_bytes * _LEARNING_A_BYTE_MAX + memory.base_mb * 1e6
-    if needed > memory.mb_max * 1e6:
-        yield (
-            f"run.memory_mb_max allows {size(memory.mb_max * 1e6)}; learning the vocabulary may need {size(needed)}. Raise it, or "
-            "raise count.count_min, which leaves rare pre-tokens out."
-        )
 
 
 class Compared(NamedTuple):
@@ -192,7 +156,7 @@ def _outcome(root: Path, plan: Mapping[str, Any], stages: Sequence[Mapping[str, 
             "tokens": manifest.n_tokens,
             "text_bytes": manifest.text_bytes,
             "output_bytes": sum(shard.n_bytes for shard in manifest.shards),
-            "sets_bytes": _n_bytes_once(manifest),
+            "sets_bytes": sets_bytes_of(manifest),
         }
     if (root / COUNTS_REPORT_FILE).exists():
         found["distinct"] = read_json(root / COUNTS_REPORT_FILE)["pretokens_distinct"]
@@ -200,7 +164,7 @@ def _outcome(root: Path, plan: Mapping[str, Any], stages: Sequence[Mapping[str, 
     return found
 
 
-def _n_bytes_once(manifest: Manifest) -> int:
+def sets_bytes_of(manifest: Manifest) -> int:
     """The bytes of all file sets. Hard-linked files of repeated passes count once."""
     return sum({(one.format, file.sha256): file.n_bytes for one in manifest.sets for file in one.files}.values())
 

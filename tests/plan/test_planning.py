@@ -19,13 +19,13 @@ from tests.conftest import Project
 from tokenmill.config.load_params import load_params
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import CorpusError, SpecialTokenError
-from tokenmill.pipeline.costs import Costs
-from tokenmill.pipeline.estimate import Estimate, exactly
+from tokenmill.pipeline.last_plan import compare
 from tokenmill.pipeline.memory import Memory
-from tokenmill.pipeline.plan import Disk, compare, refusals
 from tokenmill.pipeline.rates import keep_rates, read_rates
-from tokenmill.pipeline.sampling import SampleSize
-from tokenmill.plan.planning import Plan, _disks, make_plan
+from tokenmill.plan.costs import Costs
+from tokenmill.plan.estimate import Estimate, exactly
+from tokenmill.plan.planning import Disk, Plan, _disks, make_plan, refusals
+from tokenmill.plan.sampling import SampleSize
 from tokenmill.summary import StageSummary
 
 MAKES = ("documents", "tokens", "text_bytes", "output_bytes", "distinct")
@@ -149,6 +149,23 @@ def test_the_file_sets_of_a_mixture_are_in_the_plan(project: Project, arranged: 
     rows = {row["quantity"]: row for row in json.loads(done.stdout)["result"]["rows"]}
     assert rows["sets_bytes"]["found"] > 10_000
     assert [name for name in ("sets_bytes", "disk_bytes") if not rows[name]["is_inside"]] == []
+
+
+def test_file_sets_of_an_encoded_corpus_are_tried_on_a_sample_and_those_of_a_finished_build_are_known(
+    project: Project,
+) -> None:
+    project.write("c.jsonl", texts_of(300, 1))
+    project.build()
+    project.set(encode__formats=["arrow"])
+    plan = plan_of(project)
+    assert work(plan)["encode"] == (0, ["parameter encode.formats changed"])
+    project.build()
+    manifest = read_manifest(project.root / "data/tokens")
+    n_bytes = sum(file.n_bytes for file in manifest.sets[0].files)
+    tried = plan.ranges["sets_bytes"]
+    assert tried.low <= n_bytes <= tried.high
+    assert plan.ranges["tokens"] == exactly(manifest.n_tokens)
+    assert plan_of(project).ranges["sets_bytes"] == exactly(n_bytes)
 
 
 def test_a_budget_that_can_only_be_a_slip_is_refused_by_the_plan(project: Project) -> None:

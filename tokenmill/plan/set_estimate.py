@@ -4,23 +4,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import floor
 from typing import NamedTuple
 
-from tokenmill.config.encode_params import Encode, FormatName, Pack
+from tokenmill.config.encode_params import Encode
 from tokenmill.config.sources import EPOCHS_MAX, DocumentSource
 from tokenmill.corpus.shards import Shard
 from tokenmill.formats.table import SET_FORMATS
-from tokenmill.pipeline.estimate import Estimate, around, exactly
-from tokenmill.pipeline.measuring import Sample
+from tokenmill.plan.estimate import Estimate, around, exactly
+from tokenmill.plan.measuring import Sample
+from tokenmill.plan.measuring_sets import SetRates
 
-_ITEM_BYTES = Estimate(2.0, 20.0, 36.0)  # of a document or sequence, without its ids; measured on each format
-_LABEL_BYTES = 8  # a token's label and position, in formats with columns
-_WITH_COLUMNS, _COMPRESSED = ("arrow", "mds"), ("parquet", "megatron_sft_parquet")
-_SEGMENT_BYTES = Estimate(
-    16.0, 64.0, 70.0
-)  # of a segment of a document, in the unit store: encode and validate have them
-_INDEX_BYTES = Estimate(3.0, 6.0, 16.0)  # of a segment in the index of sequences, and as much of each sequence
-_IN_BUCKETS = 40  # bytes of an item beside its ids, while a set is shuffled
+_IN_BUCKETS = 40  # bytes of an item besides its ids, while a set is shuffled
+_LABEL_BYTES = 8  # of a token's label and position, while a set is shuffled
 _FILES_BYTES = Estimate(7_000, 25_000, 50_000)  # of a small set: its files, and the facts in the unit store
 _UNSURE, _UNSURE_MIXED = 0.03, 0.25  # the half-width as a share: of tokens, and of the tokens of each source
+_UNSURE_LENGTHS = 0.15  # where the length of a document decides how many of its tokens are in sequences
 
 
 class Sets(NamedTuple):
@@ -36,6 +32,7 @@ def estimate_sets(
     params: Encode,
     sources: Sequence[DocumentSource],
     tokens_of: Mapping[str | None, float],
+    rates: SetRates,
     id_bytes: int,
 ) -> Sets:
     """Estimates the file sets; there are none without formats. `dataset`: what `estimate_dataset` gives. `tokens_of`: what
@@ -45,50 +42,33 @@ def estimate_sets(
         return Sets()
     epochs = shuffle.epochs if shuffle else 1
     is_index = pack is not None and pack.output == "index"  # documents in the order of the dataset, once
-    share = _stored(params, sources, tokens_of) * (1 if is_index else epochs) / max(dataset["tokens"].point, 1)
+    # Whole passes over a source are the same files, unless they are shuffled or one file has several sources. An index lists each.
+    n_linked, n_listed = (_n_tokens(params, sources, tokens_of, is_linked) for is_linked in (True, False))
+    whole = max(dataset["tokens"].point, 1)
+    are_linked = not shuffle or (is_index and whole * id_bytes > params.file_bytes)
+    share = (n_linked if are_linked else n_listed) / whole
     unsure = _UNSURE if all(one.epochs == 1 for one in sources) else _UNSURE_MIXED
-    documents = dataset["documents"] * share
+    unsure += _UNSURE_LENGTHS if pack is not None and pack.long in ("cut", "drop") else 0
     tokens = dataset["tokens"] * around(share, share * unsure)
-    segments = exactly(0) if pack is None else documents + tokens * (1 / pack.length)
-    items = documents
-    if pack is not None and not is_index:
-        items, tokens = _sequences(pack, documents, tokens)
-    compressed = dataset["output_bytes"].point / max(dataset["tokens"].point, 1)
-    sets = tokens * sum(_token_bytes(name, params, id_bytes, compressed) for name in formats)
-    sets += items * _ITEM_BYTES * len(formats)
+    index = dataset["tokens"] * around(n_listed / whole, n_listed / whole * unsure) * (rates.index_bytes * epochs)
+    sets = tokens * (rates.set_bytes * (1 if is_index else epochs)) + index
     buckets = exactly(0)
     if shuffle and is_index:
-        buckets = segments * (_IN_BUCKETS * epochs)
+        buckets = index * 2
     elif shuffle:
         in_buckets = id_bytes + (params.chat is not None) + _LABEL_BYTES * (pack is not None and pack.labels)
         kinds = len({SET_FORMATS[name].one_file for name in formats})  # each has buckets of its own
-        buckets = (tokens * in_buckets + items * _IN_BUCKETS) * kinds
-    if is_index:
-        sets += segments * _INDEX_BYTES * (2 * epochs)
+        buckets = tokens * ((rates.n_tokens * in_buckets + rates.n_items * _IN_BUCKETS) * epochs * kinds)
     n_sets = (len(formats) + is_index) * max(len(params.splits), 1) * (epochs if shuffle else len(sources))
-    return Sets(sets, buckets, segments * _SEGMENT_BYTES + _FILES_BYTES * n_sets)
+    beside = tokens * (2 * rates.segment_bytes)  # encode and validate have them
+    return Sets(sets, buckets, beside + _FILES_BYTES * n_sets)
 
 
-def _sequences(pack: Pack, documents: Estimate, tokens: Estimate) -> tuple[Estimate, Estimate]:
-    """Estimates the number of packed sequences and of their tokens. The ranges are wide, because the lengths of documents are
-    unknown."""
-    if pack.long == "drop":
-        tokens = Estimate(0.0, tokens.point, tokens.high)
-    elif pack.long == "cut":
-        most = documents * pack.length
-        tokens = Estimate(min(tokens.low, most.low) / 4, min(tokens.point, most.point), min(tokens.high, most.high))
-    items = tokens * (1 / pack.length) + exactly(0 if pack.long == "drop" else 1)
-    if pack.mode == "none":
-        more = documents.high + (items.high if pack.long == "split" else 0)
-        low = 0.0 if pack.long == "drop" else max(documents.low, items.low)
-        items = Estimate(low, max(documents.point, items.point), more)
-    return items, tokens if pack.pad is None else items * pack.length
-
-
-def _stored(params: Encode, sources: Sequence[DocumentSource], tokens_of: Mapping[str | None, float]) -> float:
-    """The tokens that the sets of one format store. Hard-linked files of whole passes count once."""
+def _n_tokens(
+    params: Encode, sources: Sequence[DocumentSource], tokens_of: Mapping[str | None, float], is_linked: bool
+) -> float:
+    """The tokens in the sets of one format, in one epoch. `is_linked`: whether whole passes over a source count once."""
     first = next(iter(params.splits.values()), 1.0)
-    is_linked = params.shuffle is None or (params.pack is not None and params.pack.output == "index")
     total = 0.0
     for source in sources:
         n = tokens_of.get(source.name, 0.0)
@@ -98,17 +78,6 @@ def _stored(params: Encode, sources: Sequence[DocumentSource], tokens_of: Mappin
             epochs = 1 + epochs - floor(epochs)  # whole passes are the same files
         total += n * (first * epochs + 1 - first)
     return total
-
-
-def _token_bytes(name: FormatName, params: Encode, id_bytes: int, compressed: float) -> float:
-    """The bytes per token in a format. `compressed`: those in data/tokens/documents."""
-    has_labels = params.pack is not None and params.pack.output == "rows" and params.pack.labels
-    if name in _COMPRESSED:
-        return compressed * (2 if has_labels else 1)
-    if name == "megatron_sft":
-        return 4
-    more = (_LABEL_BYTES * has_labels + (params.chat is not None)) if name in _WITH_COLUMNS else 0
-    return id_bytes + more
 
 
 def tokens_of_sources(

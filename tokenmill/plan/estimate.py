@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
 from tokenmill.corpus.shards import Shard
-from tokenmill.pipeline.measuring import Distinct, Sample
-from tokenmill.pipeline.sampling import Excerpt, Observed, Stratum
+from tokenmill.plan.measuring import Sample
+from tokenmill.plan.sampling import Excerpt, Observed, Stratum
+from tokenmill.plan.work import Distinct, EarlierTotals, Finished
 
 CONFIDENCE = 0.95
 _Z = 1.959964  # of a normal distribution, for CONFIDENCE
@@ -64,45 +65,6 @@ def exactly(n: float) -> Estimate:
 def around(point: float, half: float) -> Estimate:
     """The estimate with this half-width, not below 0."""
     return Estimate(max(point - half, 0.0), point, point + half)
-
-
-@dataclass(frozen=True)
-class StageWork:
-    """What one stage would do. `reasons`: texts, empty if it is up to date. `n_units`: None for a stage without units. `todo`: the
-    file bytes that it would read of each shard, without finished units."""
-
-    stage: str
-    would_run: bool
-    reasons: list[str]
-    n_units: int | None = None
-    n_units_todo: int | None = None
-    todo: dict[Shard, int] = field(default_factory=dict)
-
-    @property
-    def file_bytes(self) -> int:
-        """The size of the documents that it would read, in file bytes."""
-        return sum(self.todo.values())
-
-
-class Finished(NamedTuple):
-    """Sums over the finished units of `encode` that stay valid, named like the dataset's quantities."""
-
-    documents: int = 0
-    tokens: int = 0
-    text_bytes: int = 0
-    output_bytes: int = 0
-
-
-class EarlierTotals(NamedTuple):
-    """Totals of document files that an earlier build read; a file has a share of its unit by bytes."""
-
-    file_bytes: float = 0
-    documents: float = 0
-    text_bytes: float = 0
-
-    def plus(self, other: "EarlierTotals") -> "EarlierTotals":
-        """Adds another record field by field."""
-        return EarlierTotals(*(one + more for one, more in zip(self, other, strict=True)))
 
 
 def estimate_dataset(
