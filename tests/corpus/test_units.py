@@ -1,5 +1,6 @@
 """Units follow from content and parameters alone."""
 
+import hashlib
 import json
 import os
 import random
@@ -12,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenmill.config.sources import Reading
+from tokenmill.corpus import units
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.corpus.shard_ranges import _Lines
-from tokenmill.corpus.units import Corpus, cut
+from tokenmill.corpus.units import Corpus, cut, md5_of_file
 from tokenmill.errors import CorpusError
+from tokenmill.storage import file_facts
 from tokenmill.storage.file_facts import Digests
 
 
@@ -161,3 +164,29 @@ def test_two_units_of_one_name_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["x"]}), write(tmp_path, "a.jsonl.parquet", b""))
     with pytest.raises(CorpusError, match=r"would both be encoded into a\.jsonl\.parquet"):
         corpus_of(tmp_path, 1000)
+
+
+def test_the_reading_for_an_md5_finds_the_facts_of_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_facts, "_RACY_NS", 0)
+    made = [write(tmp_path, "large.jsonl", b"".join(lines(200))), write(tmp_path, "small.jsonl", lines(1)[0])]
+    made.append(write(tmp_path, "table.parquet", b""))
+    pq.write_table(pa.table({"text": ["x"] * 200}), made[2], row_group_size=50)
+    other = write(tmp_path.parent, "other", b"no document")
+    shards = {str(one.path): one for one in find_shards(tmp_path, "data/raw/**/*")}
+    digests = Digests(tmp_path)
+    expected = cut(list(shards.values()), Digests(tmp_path, trust=False), 0, 1000, 1)
+    for path in [*made, other, *made]:
+        assert md5_of_file(str(path), shards, digests, 1000) == hashlib.md5(path.read_bytes()).hexdigest()
+    monkeypatch.setattr(units, "open_shard", None)  # no shard is read again
+    assert cut(list(shards.values()), digests, 0, 1000, 1) == expected
+    assert len(expected.units) > len(made)
+
+
+def test_a_file_that_is_no_document_has_an_md5(tmp_path: Path) -> None:
+    """DVC looks at it before the stage that says what is wrong."""
+    content = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 12345\n"
+    path = write(tmp_path, "a.jsonl", content)
+    shards = {str(one.path): one for one in find_shards(tmp_path, "data/raw/**/*")}
+    with pytest.raises(CorpusError):
+        corpus_of(tmp_path, 1000)
+    assert md5_of_file(str(path), shards, Digests(tmp_path), 1000) == hashlib.md5(content).hexdigest()

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
@@ -24,6 +24,7 @@ from tokenmill.corpus.shard_files import open_shard
 from tokenmill.corpus.shard_ranges import blocks, ends_chunk, line_ranges, row_group_ranges
 from tokenmill.corpus.shards import Shard, ShardRange, inside
 from tokenmill.errors import CorpusError, unreadable
+from tokenmill.storage.atomic import md5_file
 from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.pointers import POINTER_BYTES_MAX, refuse_pointer
 from tokenmill.storage.retries import with_retries
@@ -161,6 +162,20 @@ def sha256_of_shards(shards: Sequence[Shard], digests: Digests, unit_bytes_max: 
     return {shard: found.sha256 for shard, found in zip(shards, cuts, strict=True)}
 
 
+def md5_of_file(path: str, shards: Mapping[str, Shard], digests: Digests, unit_bytes_max: int) -> str:
+    """The md5 of a file's bytes, in hex. Of a shard without facts in `digests`, the same reading finds them, so that `cut` need not
+    read it. `shards`: by absolute path."""
+    shard, md5 = shards.get(path), hashlib.md5(usedforsecurity=False)
+    if shard is None or digests.known(shard.path, _word(shard, unit_bytes_max), _Cut) is not None:
+        return md5_file(Path(path))
+    try:
+        look = partial(_look, shard, unit_bytes_max, lambda: False, md5.update)
+        digests.fact(shard.path, _word(shard, unit_bytes_max), _Cut, look)
+    except CorpusError:  # the stage that needs the documents will raise it again
+        return md5_file(Path(path))
+    return md5.hexdigest()
+
+
 def _cuts(
     shards: Sequence[Shard], digests: Digests, unit_bytes_max: int, threads: int, read_bytes_max: int | None = None
 ) -> list[_Cut]:
@@ -198,10 +213,19 @@ def _may_be_cut(shard: Shard, unit_bytes_max: int) -> bool:
     return shard.n_bytes > unit_bytes_max and (kind.is_cut_at_lines or kind.format == "parquet")
 
 
-def _look(shard: Shard, unit_bytes_max: int, stopped: Callable[[], bool]) -> _Cut:
+def _look(
+    shard: Shard, unit_bytes_max: int, stopped: Callable[[], bool], also: Callable[[bytes], None] | None = None
+) -> _Cut:
+    """Reads a shard once. `also`: is called with all of its bytes."""
     may_be_cut = _may_be_cut(shard, unit_bytes_max)
     parts: list[tuple[ShardRange, str]] = []
     whole = hashlib.sha256()
+
+    def take(block: bytes) -> None:
+        whole.update(block)
+        if also is not None:
+            also(block)
+
     try:
         with open_shard(shard) as file:
             n_bytes = file.seek(0, os.SEEK_END)
@@ -217,9 +241,9 @@ def _look(shard: Shard, unit_bytes_max: int, stopped: Callable[[], bool]) -> _Cu
                 refuse_pointer(shard.name, file)
                 file.seek(0)
             if may_be_cut and shard.kind.is_cut_at_lines:
-                parts = list(line_ranges(file, shard.n_bytes, unit_bytes_max, whole.update, stopped))
+                parts = list(line_ranges(file, shard.n_bytes, unit_bytes_max, take, stopped))
             for block in blocks(file, None, stopped):
-                whole.update(block)
+                take(block)
         if may_be_cut and shard.kind.format == "parquet":
             parts = [(part, whole.hexdigest()) for part in row_group_ranges(shard, unit_bytes_max)]
     except OSError as error:

@@ -16,7 +16,7 @@ from tokenmill.config.params import Params
 from tokenmill.console import say, say_more
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.sources import find_documents, reads_objects, unread_files, words_of_unread
-from tokenmill.corpus.units import Unit, cut
+from tokenmill.corpus.units import Unit, cut, md5_of_file
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
 from tokenmill.layout import (
     DOCUMENT_STAGES,
@@ -101,10 +101,15 @@ class Build:
     @cached_property
     def project(self) -> Project:
         """The values that its stages share. The documents are cut into units on first access. Raises CorpusError or Stopped."""
-        digests, source = Digests(self.root, trust=not self.rehash), self.params.source
-        corpus = cut(self.shards, digests, source.unit_bytes_min, source.unit_bytes_max, self.memory.own_threads)
+        source, threads = self.params.source, self.memory.own_threads
+        corpus = cut(self.shards, self.digests, source.unit_bytes_min, source.unit_bytes_max, threads)
         recorded = partial(dvc_stage.recorded_files, self.root)
-        return Project(self.root, self.params, corpus, self.memory, digests, self.store, self.force, recorded)
+        return Project(self.root, self.params, corpus, self.memory, self.digests, self.store, self.force, recorded)
+
+    @cached_property
+    def digests(self) -> Digests:
+        """The facts about the project's files."""
+        return Digests(self.root, trust=not self.rehash)
 
     def driver(self) -> Driver:
         """What runs the tasks of a stage."""
@@ -218,7 +223,7 @@ class Build:
             self._refuse_missing_inputs(name)
             self._warn_of_stale_inputs(name)
         self._list_objects(name)
-        stage = recording.enter_context(dvc_stage.opened(self.root, name, self.known))
+        stage = recording.enter_context(self._opened(name))
         why = self._told(stage, name)  # before DVC puts the new inputs into the stage
         settled = None if self.force else self._settle(stage, name)
         if settled is None:
@@ -243,7 +248,7 @@ class Build:
             if self._is_done(name):
                 continue
             self._list_objects(name)
-            with dvc_stage.opened(self.root, name, self.known) as stage:
+            with self._opened(name) as stage:
                 settled = self._settle(stage, name)
             if settled is None:
                 is_last = names is self.stages
@@ -262,7 +267,7 @@ class Build:
         """Settles all stages before the first one that has to run. Gives the name of that one; None if no stage has to run."""
         for name in self.stages:
             self._list_objects(name)
-            with dvc_stage.opened(self.root, name, self.known) as stage:
+            with self._opened(name) as stage:
                 settled = None if self.force else self._settle(stage, name)
             if settled is None:
                 return name
@@ -286,6 +291,19 @@ class Build:
                 else:
                     refuse_foreign_files(stage, name)
                 return StageSummary(name, "restored") if stage.restore() else None
+
+    def _opened(self, name: str) -> AbstractContextManager[dvc_stage.Stage]:
+        """Opens a stage in DVC. Documents that DVC has to read are read once for its md5 and for the digests of their units."""
+        md5_of = None
+        if name in DOCUMENT_STAGES:
+            unit_bytes_max = self.params.source.unit_bytes_max
+            md5_of = partial(md5_of_file, shards=self._shard_at, digests=self.digests, unit_bytes_max=unit_bytes_max)
+        return dvc_stage.opened(self.root, name, self.known, md5_of)
+
+    @cached_property
+    def _shard_at(self) -> dict[str, Shard]:
+        """The shards on disk, by the path under which DVC finds them."""
+        return {os.path.abspath(one.path): one for one in self.shards if isinstance(one.path, Path)}  # noqa: PTH100
 
     def _list_objects(self, name: str) -> None:
         """Before DVC looks at a stage that reads documents: lists those in object storage for it."""
