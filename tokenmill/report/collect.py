@@ -1,6 +1,7 @@
 """Takes all measures of a checked dataset and its tokenizer for report.json."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tokenmill.counts.table import read_counts
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.report import sample as sampling
-from tokenmill.report.bigram import bigram
+from tokenmill.report.bigram import Bigram, bigram
 from tokenmill.report.conversations import conversations_of
 from tokenmill.report.file_sets import mixture_of, packing_of, sets_of
 from tokenmill.report.groups import Groups, Measured, measure, scripts_of, words_of
@@ -63,19 +64,18 @@ def collect(checked: Checked, params: Validate) -> dict[str, Any]:
     root, manifest, tokenizer = checked.root, checked.manifest, checked.tokenizer
     tables = read_tables(root / TABLES_DIRECTORY)
     references = load_references(params.references, root)
-    sample = sampling.draw_documents(
-        checked.units,
-        params.language_column,
-        checked.limits,
-        read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE) if manifest.n_dropped else {},
-    )
-    compared = _compare({OWN: tokenizer} | references, sample)
-    tokens = sampling.draw_tokens(root / TOKENS_DIRECTORY, [shard.name for shard in manifest.shards])
-    model = bigram(tokens.ids, tokens.lengths, tokens.n_bytes, tokens.keys)
+    dropped = read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE) if manifest.n_dropped else {}
+    sample = sampling.draw_documents(checked.units, params.language_column, checked.limits, dropped)
     counts = None if tables is None else _of_text(tables, tokenizer)
-    vocabulary = health_of(tokenizer, counts)
-    special_texts = _special_texts(sample, tokenizer)
-    conversations = conversations_of(manifest, root / TOKENS_DIRECTORY, root / TABLES_DIRECTORY, tokenizer)
+    # The bigram model is half of the work, and most of that is done without Python's lock.
+    with ThreadPoolExecutor(1, thread_name_prefix="bigram") as pool:
+        modelling = pool.submit(_bigram, checked)
+        compared = _compare({OWN: tokenizer} | references, sample)
+        vocabulary = health_of(tokenizer, counts)
+        special_texts = _special_texts(sample, tokenizer)
+        conversations = conversations_of(manifest, root / TOKENS_DIRECTORY, root / TABLES_DIRECTORY, tokenizer)
+        curve = _curve(tokenizer, counts, manifest.text_bytes)
+        model = modelling.result()
     measures = {
         "documents": manifest.n_documents,
         "documents_bad": manifest.n_bad,
@@ -99,7 +99,7 @@ def collect(checked: Checked, params: Validate) -> dict[str, Any]:
             "references": {
                 label: {"digest": one.digest, "vocab_size": one.vocab_size} for label, one in references.items()
             },
-            "by_vocab_size": _curve(tokenizer, counts, manifest.text_bytes),
+            "by_vocab_size": curve,
             "ranks": None if counts is None else ranks(_array(counts)),
             "vocabulary": vocabulary,
             "lengths": None if tables is None else lengths(tables.lengths, tables.n_documents),
@@ -113,6 +113,12 @@ def collect(checked: Checked, params: Validate) -> dict[str, Any]:
         }
     )
     return found
+
+
+def _bigram(checked: Checked) -> Bigram:
+    """The bigram model of a sample of the dataset's tokens."""
+    tokens = sampling.draw_tokens(checked.root / TOKENS_DIRECTORY, [shard.name for shard in checked.manifest.shards])
+    return bigram(tokens.ids, tokens.lengths, tokens.n_bytes, tokens.keys)
 
 
 def _facts_of_sample(sample: DocumentSample) -> dict[str, int]:
