@@ -19,7 +19,7 @@ from tests.conftest import Project
 from tokenmill.config.load_params import load_params
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import CorpusError, SpecialTokenError
-from tokenmill.pipeline.last_plan import compare
+from tokenmill.pipeline.last_plan import compare, disk_used
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.rates import keep_rates, read_rates
 from tokenmill.plan.costs import Costs
@@ -373,3 +373,19 @@ def test_a_plan_beside_an_outcome_says_what_is_in_its_range() -> None:
         ("documents", 4, False),
         ("seconds", None, None),
     ]
+
+
+def test_a_rounded_number_is_in_its_range() -> None:
+    exact = {
+        "quantities": {"tokens": {"low": 7489.000000000001, "point": 7489.000000000001, "high": 7489.000000000001}}
+    }
+    assert [row.is_inside for row in compare(exact, {"tokens": 7489})] == [True]
+    assert [row.is_inside for row in compare(exact, {"tokens": 7490})] == [False]
+
+
+def test_the_database_of_prefect_is_not_among_the_bytes_of_a_build(tmp_path: Path) -> None:
+    for name in ("prefect/prefect.db", "units/ab/abc/tokens.parquet"):
+        path = tmp_path / ".tokenmill" / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(bytes(100_000))
+    assert 100_000 <= disk_used(tmp_path, ".dvc/cache") < 150_000

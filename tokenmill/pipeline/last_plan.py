@@ -25,6 +25,7 @@ from tokenmill.storage.writable import may_write
 from tokenmill.summary import StageSummary
 
 SCHEMA_VERSION = 1
+_ROUNDED = 1e-9  # the error of arithmetic, as a share: an estimate may be exact
 
 COLUMNS = ("", "from", "about", "to", "found", "")
 """The column heads of the rows that `shown` gives."""
@@ -67,7 +68,8 @@ def compare(plan: Mapping[str, Any], outcome: Mapping[str, float]) -> list[Compa
     for name, planned in plan["quantities"].items():
         low, point, high = planned["low"], planned["point"], planned["high"]
         found = outcome.get(name)
-        rows.append(Compared(name, low, point, high, found, None if found is None else low <= found <= high))
+        is_inside = None if found is None else low * (1 - _ROUNDED) <= found <= high * (1 + _ROUNDED)
+        rows.append(Compared(name, low, point, high, found, is_inside))
     return rows
 
 
@@ -172,7 +174,8 @@ def sets_bytes_of(manifest: Manifest) -> int:
 def disk_used(root: Path, dvc_cache: str) -> int:
     """The bytes on the disk of a build's outputs, the unit store and DVC's cache. A file with several names counts once."""
     outputs = [folder for folders in OUTPUT_DIRECTORIES.values() for folder in folders]
-    found = [status for folder in (*outputs, SCRATCH_DIRECTORY, dvc_cache) for status in _files(root / folder)]
+    store = f"{SCRATCH_DIRECTORY}/units"  # and not the database of Prefect, which is beside it
+    found = [status for folder in (*outputs, store, dvc_cache) for status in _files(root / folder)]
     blocks = {(status.st_dev, status.st_ino): status.st_blocks for status in found}
     return sum(blocks.values()) * 512
 
