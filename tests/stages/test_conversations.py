@@ -195,11 +195,12 @@ def test_a_plan_names_the_file_and_row_of_a_conversation_that_the_template_refus
     assert "no odd one" in done.stderr
 
 
-def test_a_plan_counts_the_tokens_of_the_template(talks: Project) -> None:
-    done = cli(talks, "plan", "--json")
-    planned = json.loads(done.stdout)["result"]["quantities"]["tokens"]
+def test_a_plan_counts_the_tokens_and_the_text_of_the_template(talks: Project) -> None:
+    assert cli(talks, "plan").returncode == 0
     build(talks)
-    assert planned["low"] <= read_manifest(talks.root / "data/tokens").n_tokens <= planned["high"]
+    done = cli(talks, "plan", "--outcome", "--json")
+    rows = {row["quantity"]: row["is_inside"] for row in json.loads(done.stdout)["result"]["rows"]}
+    assert (rows["documents"], rows["tokens"], rows["text_bytes"]) == (True, True, True)
 
 
 @pytest.mark.parametrize(

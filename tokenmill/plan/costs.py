@@ -92,7 +92,12 @@ def estimate_costs(work: Work, sample: Sample | None, copies: int) -> Costs:
     outputs, store = _disk(known)
     spilled, buckets = _spilled(work, distinct), known.sets.buckets
     seconds = dict(_seconds(known))
+    is_written = (
+        sample.written_bytes / max(sample.text_bytes, 1) if sample else 1.0
+    )  # of conversations, by the template
+    done_bytes = work.finished.text_bytes
     costs = {
+        "text_bytes": found["text_bytes"].without(done_bytes) * is_written + exactly(done_bytes),
         "disk_bytes": outputs * (1 + copies) + store,
         "dvc_cache_bytes": outputs * copies,
         "spill_bytes": spilled.or_more(buckets),

@@ -57,8 +57,8 @@ class Sample:
     by what it does: "read", "count", "encode", "validate", or "compare", which encodes with the other engine; "sum": for a distinct
     pre-token whose counts are added up; "learn": for a byte of distinct pre-tokens. `half`, `all`: distinct pre-tokens of half of
     the text, and of all; None if nothing is counted. `counts_bytes`, `index_bytes`: sizes of the file with all counts and of the
-    document index. `id_counts_bytes`: size of a file with the count of each id. `sets`: what tokens
-    become in file sets.
+    document index. `id_counts_bytes`: size of a file with the count of each id. `written_bytes`: the text that
+    was encoded, which a template writes of conversations. `sets`: what tokens become in file sets.
     """
 
     strata: list[Stratum]
@@ -75,6 +75,7 @@ class Sample:
     tokenizer_bytes: int = 0
     index_bytes: int = 0
     id_counts_bytes: int = 0
+    written_bytes: int = 0
     sets: SetRates = NO_SETS
 
 
@@ -222,7 +223,8 @@ def _encode(
                 with _naming(one):
                     stratum.tokens.append(Observed(one.batch.text_bytes, files.add(0, one.batch)))
         none_left_out = GoodDocuments(unit, project.params.source, project.memory.limits, advance_nothing, find_none)
-        files.finish(none_left_out, [sum(len(one.batch.texts) for one in some)])
+        facts = files.finish(none_left_out, [sum(len(one.batch.texts) for one in some)])
+        sample.written_bytes += facts.text_bytes
         encode_s += time.perf_counter() - start_s
         start_s = time.perf_counter()
         ends = encoder.begin_id, encoder.end_id
