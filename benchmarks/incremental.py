@@ -34,7 +34,7 @@ _WORK = {
     "tokenmill.stages.train_vocab": ("read_counts", "learn", "make_golden", "make_card", "measure_training"),
     "tokenmill.artifacts.golden": ("check_golden",),
     "tokenmill.storage.unit_store": ("flush",),
-    "tokenmill.stages.encode": ("_warm", "encode_unit"),
+    "tokenmill.stages.encode": ("encode_unit",),
     "tokenmill.stages.encode_dataset": ("write_tables",),
     "tokenmill.checks.file_checks": ("sample_engines", "check_file"),
     "tokenmill.checks.table_checks": ("write_tables",),

@@ -213,8 +213,8 @@ class Encoder:
         cache is its own. Raises TokenizerError for an unknown id."""
     def limit_cache(self, bytes_max: int) -> None:
         """Limits the size of the pre-token cache from now on, and empties it."""
-    def forget(self) -> None:
-        """Empties the pre-token cache, warmed entries included, and frees its memory."""
+    def with_own_cache(self) -> Encoder:
+        """An encoder of the same vocabulary, which both hold once, with an empty cache."""
     def warm(self, pretokens: Any) -> None:
         """Warms the cache with pre-tokens (a binary array, chunked or not, the most frequent first)."""
     def encode(self, text: str) -> list[int]: ...

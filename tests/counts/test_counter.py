@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tokenmill import Counter, _core, train_vocab
 from tokenmill.counts.spill import SCHEMA
-from tokenmill.counts.table import merge, most_frequent, read_counts, write_counts
+from tokenmill.counts.table import merge, read_counts, write_counts
 from tokenmill.errors import CorpusError, CountsError, PatternError
 
 TEXTS = ["the cat sat", "on the mat", "", "naïve café – 東京 🙂\r\n"]
@@ -291,16 +291,3 @@ def test_a_damaged_or_missing_file_of_counts_is_an_error(tmp_path: Path) -> None
             read_counts(path)
     with pytest.raises(CountsError, match="no such file"):
         read_counts(tmp_path / "none.parquet")
-
-
-def test_the_most_frequent_are_found_in_a_file_of_many_row_groups(tmp_path: Path) -> None:
-    counts = pa.table([[f"{i:04}".encode() for i in range(1000)], [1 + i * 7919 % 1000 for i in range(1000)]], SCHEMA)
-    path = tmp_path / "counts.parquet"
-    pq.write_table(counts, path, row_group_size=90)
-    assert sorted(most_frequent(path, 5)["count"].to_pylist()) == [996, 997, 998, 999, 1000]
-    assert most_frequent(path, 2000).num_rows == 1000
-    path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(CountsError, match="counts"):
-        most_frequent(path, 5)
-    with pytest.raises(CountsError, match="no such file"):
-        most_frequent(tmp_path / "none.parquet", 5)

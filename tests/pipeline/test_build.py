@@ -260,7 +260,7 @@ def test_what_a_build_cost_is_kept_for_programs(project: Project) -> None:
     ("stage", "missing", "first"),
     [
         ("train-vocab", "data/counts", "count"),
-        ("encode", "data/counts", "count"),
+        ("encode", "data/tokenizer", "train-vocab"),
         ("validate", "data/counts", "count"),
     ],
 )

@@ -132,7 +132,7 @@ def test_a_verbose_build_says_one_cause_for_each_unit(project: Project) -> None:
     assert found["count data/raw/c.jsonl"] == "data/raw/c.jsonl is new"
     assert "count data/raw/b.jsonl" not in found
     assert found["train-vocab"] == "counts changed"
-    assert found["encode"] == "files of documents: 1 new, 1 changed; counts changed; tokenizer changed"
+    assert found["encode"] == "files of documents: 1 new, 1 changed; tokenizer changed"
     assert found["encode data/raw/b.jsonl"] == found["validate data/raw/b.jsonl"] == "tokenizer changed"
     assert found["validate data/raw/a.jsonl"] == "data/raw/a.jsonl changed"
     assert found["validate"].startswith("files of documents: 1 new, 1 changed; ")

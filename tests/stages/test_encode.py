@@ -55,7 +55,6 @@ def task(project: Project, size: int, others: Sequence[tuple[str, Encoder]] = ()
         group_column=None,
         stop_token=None,
         limits=UNBOUNDED,
-        warm_by=None,
         store=UnitStore(project.root),
         force=force,
     )

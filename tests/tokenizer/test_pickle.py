@@ -14,6 +14,7 @@ from tests.builders.character_tokenizers import SHAPES
 from tests.builders.tokenizer_files import WORD_PIECE
 from tests.builders.trained import PATTERNS, TOKENIZER, TRICKY
 from tokenmill import Counter, Tokenizer, train_vocab
+from tokenmill.errors import TokenizerError
 
 
 def others(folder: Path) -> list[Tokenizer]:
@@ -57,6 +58,25 @@ def test_a_pickle_holds_a_file_and_no_code(tmp_path: Path) -> None:
         found = list(pickletools.genops(pickle.dumps(tokenizer)))
         texts = {value for code, value, _ in found if isinstance(value, str) and "UNICODE" in code.name}
         assert texts == {"tokenmill.tokenizer.tokenizer", "unpickled"}
+
+
+def test_a_pickle_of_a_shared_tokenizer_names_its_folder_and_is_loaded_once(tmp_path: Path) -> None:
+    for tokenizer in (TOKENIZER, *others(tmp_path)):
+        folder = tmp_path / tokenizer.digest
+        tokenizer.save(folder)
+        pickled = pickle.dumps(tokenizer.shared_in(folder))
+        assert len(pickled) < 1000
+        again = pickle.loads(pickled)  # noqa: S301
+        assert again is pickle.loads(pickled)  # noqa: S301
+        assert again.encode_batch(TRICKY) == tokenizer.encode_batch(TRICKY)
+        assert pickle.loads(pickle.dumps(again)) is again  # noqa: S301
+
+
+def test_another_tokenizer_in_the_folder_of_a_shared_one_is_an_error(tmp_path: Path) -> None:
+    pickled = pickle.dumps(TOKENIZER.shared_in(tmp_path))
+    others(tmp_path)[1].save(tmp_path)
+    with pytest.raises(TokenizerError, match=f"expected the tokenizer with the digest {TOKENIZER.digest}; found"):
+        pickle.loads(pickled)  # noqa: S301
 
 
 @pytest.mark.slow

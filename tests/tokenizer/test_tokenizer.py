@@ -366,7 +366,7 @@ def test_a_warm_cache_or_none_changes_no_id_and_counts_are_lengths(tmp_path: Pat
         again.warm(counter.finish(), pretokens_max=40)
         assert again.encode_batch(TRICKY).equals(expected)
         allowed = again.encode_batch(TRICKY, special="allow")
-        again.forget()
+        again = again.shared_in(tmp_path)
         assert again.encode_batch(TRICKY).equals(expected)
         again.warm(counter.finish(), pretokens_max=40, special="allow")
         assert again.encode_batch(TRICKY, special="allow").equals(allowed)

@@ -46,21 +46,20 @@ def write_golden(golden: Golden, directory: Path) -> None:
 
 
 def checked_tokenizer(directory: Path, cache_mb_max: int) -> Tokenizer:
-    """The tokenizer in a directory, after its own engine gave every text the ids in golden.json. Loads and checks again only if its
-    files changed.
+    """The tokenizer in a directory, after its own engine gave every text the ids in golden.json, with a cache of its own. Loads and
+    checks again only if its files changed.
 
     `cache_mb_max`: see `Tokenizer.load`. Raises TokenizerError or OSError.
     """
     files = sorted(directory.iterdir()) if directory.is_dir() else []
     seen = tuple((path.name, at.st_size, at.st_mtime_ns, at.st_ino) for path in files for at in [path.stat()])
-    return _checked(directory, cache_mb_max, seen)
+    return _checked(directory, cache_mb_max, seen).shared_in(directory)
 
 
 @lru_cache(maxsize=1)
 def _checked(directory: Path, cache_mb_max: int, _seen: object) -> Tokenizer:
     tokenizer = Tokenizer.load(directory, cache_mb_max=cache_mb_max)
     check_golden(directory, tokenizer, others=False)
-    tokenizer.shared_at = directory
     return tokenizer
 
 

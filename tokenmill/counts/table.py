@@ -74,22 +74,6 @@ def read_counts(path: Path | str) -> pa.Table:
     return table
 
 
-def most_frequent(path: Path | str, n: int) -> pa.Table:
-    """The `n` rows with the largest counts, in any order. Reads the file in batches to bound memory. Raises CountsError."""
-    import pyarrow.compute as pc
-
-    kept = SCHEMA.empty_table()
-    try:
-        with open_parquet(Path(path)) as file:
-            for batch in file.iter_batches():
-                kept = pa.concat_tables([kept, pa.Table.from_batches([batch]).cast(SCHEMA)])
-                if kept.num_rows > n:
-                    kept = kept.take(pc.select_k_unstable(kept, n, [("count", "descending")]))
-    except (OSError, pa.ArrowException, ValueError) as error:
-        raise damaged(Path(path), error) from None
-    return kept
-
-
 def check_schema(table: pa.Table, place: str) -> None:
     """Raises CountsError unless the columns are pretoken (binary) and count (uint64), without nulls."""
     if not isinstance(table, pa.Table):

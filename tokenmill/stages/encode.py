@@ -15,7 +15,6 @@ from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.unit_output import EncodeFacts, take_over
 from tokenmill.file_sets.planned import documents_shape, shape_of
 from tokenmill.layout import (
-    COUNTS_FILE,
     QUARANTINE_DIRECTORY,
     TABLES_DIRECTORY,
     TOKENIZER_DIRECTORY,
@@ -32,8 +31,6 @@ from tokenmill.stages.encode_units import EncodeTask, encode_keys
 from tokenmill.stages.encoder import Encoder, read_encoders
 from tokenmill.storage.atomic import remove_tree, write_directory
 from tokenmill.summary import StageSummary
-
-_WARM_BYTES_MIN = 1 << 24  # of files to encode; warming takes as long as encoding some 10 MB
 
 Drops = Mapping[str, DropList]
 """The documents that each unit leaves out, by the unit's name."""
@@ -88,8 +85,6 @@ def _encode_units(
     lacking = set(keys.values()) - (set() if force else project.store.keys())
     if lacking and not force and not params.vocab_sizes:
         _take_over(project, lacking)
-        lacking -= project.store.keys()
-    n_bytes_todo = sum(unit.n_bytes for unit in units if keys[unit.name] in lacking)
     tasks = [
         EncodeTask(
             name=unit.name,
@@ -103,14 +98,12 @@ def _encode_units(
             group_column=params.split_group,
             stop_token=None if params.chat is None else params.chat.stop_token,
             limits=project.memory.limits,
-            warm_by=project.root / COUNTS_FILE if n_bytes_todo >= _WARM_BYTES_MIN else None,
             store=project.store,
             force=force,
         )
         for unit in units
     ]
     done = yield from do(Round("encode", tasks, EncodeFacts, partial(_is_within_limits, source), is_forced))
-    encoder.tokenizer.forget()  # frees its cache, because validate uses the same tokenizer
     return EncodedCorpus(encoder, tasks, done)
 
 

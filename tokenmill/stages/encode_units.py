@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,27 +18,21 @@ from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import GoodDocuments, left_out, piece_bad, write_left
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.units import Unit
-from tokenmill.counts.table import most_frequent
 from tokenmill.dataset.document_index import unit_index
 from tokenmill.dataset.groups import GroupKeys
 from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens_digest import TokensDigest
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts
-from tokenmill.errors import ChatError, CorpusError, CountsError, SpecialTokenError
+from tokenmill.errors import ChatError, CorpusError, SpecialTokenError
 from tokenmill.formats.parquet import write_tokens
 from tokenmill.formats.tokens import id_type, rows, schema
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.unit_content import content
 from tokenmill.rounds import Task
-from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.stages.encode_chat import check_stopped, is_sure
 from tokenmill.stages.encoder import Encoder
 from tokenmill.storage.unit_store import UnitStore, unit_key
-from tokenmill.tokenizer.tokenizer import Tokenizer
-
-_warming = Lock()
-_N_WARM = 1 << 16  # this many frequent pre-tokens cover nearly all text
 
 
 class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
@@ -47,7 +40,7 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
 
     `others`: further encoders with their keys; what of their results the unit store lacks is made in the same reading. `drops`: the
     documents to leave out. `group_column`: the column whose value decides a document's split, or None. `stop_token`:
-    encode.chat.stop_token; None without chat. `warm_by`: the file whose most frequent pre-tokens warm the caches; None: no warming.
+    encode.chat.stop_token; None without chat.
     """
 
     encoder: Encoder
@@ -57,7 +50,6 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
     group_column: str | None
     stop_token: StopToken | None
     limits: Limits
-    warm_by: Path | None
     store: UnitStore
     force: bool
 
@@ -68,10 +60,6 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
             (key, encoder) for key, encoder in self.others if self.force or self.store.find(key, EncodeFacts) is None
         ]
         encoders = [self.encoder, *(encoder for _, encoder in further)]
-        if self.warm_by is not None:
-            policy = self.unit.source.special_tokens_in_text
-            special: SpecialTokensInText = "allow" if policy == "allow" else "as_text"
-            _warm([one.tokenizer for one in encoders], self.warm_by, special)
         documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.drops.find)
         piece_documents = [0] * len(self.unit.pieces)
         with ExitStack() as kept:
@@ -181,21 +169,6 @@ class UnitFiles:
             n_trained=self.n_trained,
             answers=self.answers,
         )
-
-
-def _warm(tokenizers: Sequence[Tokenizer], path: Path, special: SpecialTokensInText) -> None:
-    """Warms the caches with the most frequent pre-tokens of the counts, once for all threads. If the counts are missing or belong
-    to other text, encoding is only slower. Damaged counts do not matter here either, because `count` reports them."""
-    with _warming:
-        cold = [one for one in tokenizers if one.model is not None and special not in one.warmed]
-        for tokenizer in cold:
-            tokenizer.warmed.add(special)
-        try:
-            frequent = most_frequent(path, _N_WARM) if cold else None
-        except CountsError:
-            return
-        for tokenizer in cold:
-            tokenizer.warm(frequent, _N_WARM, special)
 
 
 def encode_keys(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from tokenmill.artifacts.golden import checked_tokenizer
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.encode_params import Encode
-from tokenmill.dataset.manifest import ChatEntry
+from tokenmill.dataset.entries import ChatEntry
 from tokenmill.errors import ParamsError
 from tokenmill.layout import TOKENIZER_DIRECTORY
 from tokenmill.special_tokens import listed
@@ -48,9 +48,7 @@ def _read_size(root: Path, size: int, cache_mb: int) -> Tokenizer:
     folder = root / TOKENIZER_DIRECTORY / str(size)
     if not folder.is_dir():
         raise no_such_size(size)
-    tokenizer = Tokenizer.load(folder, cache_mb_max=cache_mb)
-    tokenizer.shared_at = folder
-    return tokenizer
+    return Tokenizer.load(folder, cache_mb_max=cache_mb).shared_in(folder)
 
 
 def no_such_size(size: int) -> ParamsError:

@@ -1,5 +1,6 @@
 """The core as the encoder of a character-level BPE tokenizer with byte fallback, as SentencePiece makes them."""
 
+from copy import copy
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -49,6 +50,7 @@ class CharacterEngine(TokenizersEngine):
         self._finder = None if in_core or not shown else Finder(shown, hidden)
         self._core = _encoder_of(document["model"], added, in_core, cuts_at_marks)
         self._core.limit_cache(cache_bytes_max)
+        self._cache_bytes_max = cache_bytes_max
         super().__init__(document, content, place, allow_special)
 
     def _search_late(self, late: list[AddedToken], allow_special: bool, has_normalizer: bool) -> None:
@@ -130,9 +132,12 @@ class CharacterEngine(TokenizersEngine):
         """A uint64 array: the number of ids of each text."""
         return self.encode_batch(texts, threads).value_lengths().cast(pa.uint64())
 
-    def forget(self) -> None:
-        """Empties the cache of pre-tokens."""
-        self._core.forget()
+    def with_own_cache(self) -> "CharacterEngine":
+        """An engine of the same vocabulary, which both hold once, with an empty cache."""
+        engine = copy(self)
+        engine._core = self._core.with_own_cache()
+        engine._core.limit_cache(self._cache_bytes_max)
+        return engine
 
     def _spaced(self, text: str, is_first: bool) -> str:
         """Does the work of `_all_spaced` for one text, much faster."""

@@ -94,12 +94,6 @@ class PreparedCore:
     def _bare(self) -> _core.Encoder:
         return self._make_bare()
 
-    def forget(self) -> None:
-        """Empties the cache of pre-tokens."""
-        self._whole.forget()
-        if "_bare" in self.__dict__:
-            self._bare.forget()
-
     def prepared(self, text: str) -> bytes:
         """The bytes that the ids of a text decode to."""
         parts = self._prepared(text)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from tokenmill import _core
 from tokenmill.arguments import at_least, threads_or_all
@@ -48,6 +48,15 @@ class _Engine(Protocol):
     def decode_batch(self, ids: Any, threads: int) -> Any: ...
 
 
+class TokenizerReference(NamedTuple):
+    """Names a tokenizer for processes that see its folder, `path`. `digest`: what it must be. `cache_mb_max`: see
+    `Tokenizer.load`."""
+
+    path: str
+    digest: str
+    cache_mb_max: int
+
+
 class Tokenizer:
     """Text to ids and back. Text becomes a special token only if a call allows it: special tokens are for programs to add.
 
@@ -61,10 +70,8 @@ class Tokenizer:
     """The split pattern as regexes, applied one after another; None with the engine tokenizers."""
     special_tokens: dict[str, int]
     n_merges: int | None
-    warmed: set[SpecialTokensInText]
-    """The policies of special tokens for which the cache is warm; callers of `warm` add to it."""
-    shared_at: Path | None
-    """Where other processes find its file. A pickle then has this path and the digest in place of the whole tokenizer.json."""
+    _reference: TokenizerReference | None
+    """How a pickle names it; None: by the whole tokenizer.json."""
     _document: dict[str, Any]
     _digest_of: Callable[[], str]
 
@@ -87,7 +94,7 @@ class Tokenizer:
         self._with_model: Callable[[Model], Tokenizer] = lambda other: Tokenizer(other, place, cache_mb_max)
         self._hides_special = model.nfc and any(one.special and one.normalized for one in model.added)
         self._content = b""
-        self.warmed, self.shared_at = set(), None
+        self._reference = None
         self._tokens = model.token_bytes()
         self.engine, self.engine_reason = "core", None
         self.steps = model.steps
@@ -194,8 +201,8 @@ class Tokenizer:
         self = cls.__new__(cls)
         self._model, self._content, self._tokens = None, content, engine.tokens
         self._document, self._cache_mb_max = document, cache_mb_max
-        self.warmed, self.shared_at = set(), None
-        self._make_engine = lambda allow: make(True) if allow else engine
+        self._reference = None
+        self._make_engine = lambda allow: make(True) if allow else engine.with_own_cache()
         self._hides_special = document.get("normalizer") is not None and any(
             one["special"] and one["normalized"] for one in document["added_tokens"]
         )
@@ -351,13 +358,6 @@ class Tokenizer:
 
             frequent = pc.select_k_unstable(counts, min(pretokens_max, counts.num_rows), [("count", "descending")])
             engine.warm(counts["pretoken"].take(frequent))
-
-    def forget(self) -> None:
-        """Frees the memory of the pre-token cache (up to `cache_mb_max`); no id changes."""
-        self.warmed.clear()
-        for made in ("_engine", "_allowing"):
-            if self.engine == "core" and made in self.__dict__:
-                self.__dict__[made].forget()
 
     def _engine_for(self, special: SpecialTokensInText) -> _Engine:
         check_policy(special)
@@ -550,11 +550,20 @@ class Tokenizer:
         assert self._model is not None
         return tiktoken_file.with_own_ranks(self._model)
 
+    def shared_in(self, folder: Path) -> Tokenizer:
+        """Gives this tokenizer a cache of its own, for tasks: a pickle of it names the folder, where other processes load it."""
+        shared = Tokenizer.__new__(Tokenizer)
+        shared.__dict__.update(self.__dict__)
+        for engine in ("_engine", "_allowing"):  # which hold the caches
+            shared.__dict__.pop(engine, None)
+        shared._reference = TokenizerReference(str(folder), self.digest, self._cache_mb_max)
+        return shared
+
     def __reduce__(self) -> tuple[Callable[..., Tokenizer], tuple[Any, ...]]:
-        """The tokenizer.json, or where it is (`shared_at`), and `cache_mb_max`; no code. Raises PatternError for a regex that
-        `save` refuses."""
-        if self.shared_at is not None:
-            return shared, (str(self.shared_at), self.digest, self._cache_mb_max)
+        """Its TokenizerReference if it is `shared_in` a folder, else the tokenizer.json and `cache_mb_max`; no code. Raises
+        PatternError for a regex that `save` refuses."""
+        if self._reference is not None:
+            return referred, (self._reference,)
         return unpickled, (self._file, self._cache_mb_max)
 
     @cached_property
@@ -576,13 +585,13 @@ def unpickled(content: bytes, cache_mb_max: int) -> Tokenizer:
 
 
 @lru_cache(maxsize=4)
-def shared(path: str, digest: str, cache_mb_max: int) -> Tokenizer:
-    """The tokenizer of a pickle that has its path. Raises TokenizerError if another one is there."""
+def referred(reference: TokenizerReference) -> Tokenizer:
+    """The tokenizer that a pickle names. Raises TokenizerError if another one is there."""
+    path, digest, cache_mb_max = reference
     tokenizer = Tokenizer.load(path, cache_mb_max=cache_mb_max)
     if tokenizer.digest != digest:
         raise TokenizerError(path, f"expected the tokenizer with the digest {digest}; found {tokenizer.digest}.")
-    tokenizer.shared_at = Path(path)
-    return tokenizer
+    return tokenizer.shared_in(Path(path))
 
 
 def _core_engine(model: Model, encoder: _core.Encoder, allow_special: bool, cache_mb_max: int) -> _Engine:

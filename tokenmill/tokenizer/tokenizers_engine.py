@@ -66,6 +66,10 @@ class TokenizersEngine:
         }
         self.digest: str = sha256_of(document)
 
+    def with_own_cache(self) -> "TokenizersEngine":
+        """An engine that shares no cache with this one; `tokenizers` has none."""
+        return self
+
     def encode(self, text: str) -> list[int]:
         """The ids of one text. Raises UnicodeEncodeError for a lone surrogate. Raises TokenizerError for a character without a
         token, and for text that the model itself turns into a special token."""

@@ -17,7 +17,7 @@ pub trait Rows {
 
 /// Rows of the output. The bytes of pre-token i are `bytes[ends[i - 1]..ends[i]]`.
 #[derive(Default)]
-pub struct Batch {
+pub struct CountsBatch {
     /// The pre-tokens' bytes, one after another.
     pub bytes: Vec<u8>,
     /// Where each pre-token ends in `bytes`.
@@ -65,7 +65,7 @@ pub struct Sum {
 /// The outcome of `Merge::step`.
 pub enum Step {
     /// A batch is full.
-    Batch(Batch),
+    Batch(CountsBatch),
     /// These runs must be fed before merging can continue.
     Hungry(Vec<usize>),
     /// The merge is complete.
@@ -81,7 +81,7 @@ pub struct Merge<R> {
     ended: Vec<bool>,
     /// The runs that have a row, as a heap with the smallest row first.
     heap: Vec<Head>,
-    batch: Batch,
+    batch: CountsBatch,
     /// Whether the last pre-token of `batch` has no count yet. `open` is its sum so far.
     is_open: bool,
     open: u128,
@@ -107,7 +107,7 @@ impl<R: Rows> Merge<R> {
             at: vec![0; n],
             ended: vec![false; n],
             heap: Vec::with_capacity(n),
-            batch: Batch::default(),
+            batch: CountsBatch::default(),
             is_open: false,
             open: 0,
             kept: Totals::default(),
@@ -158,7 +158,7 @@ impl<R: Rows> Merge<R> {
     }
 
     /// Adds the next row of a run. If the batch is full, returns it instead; the row is then still to be added.
-    fn take(&mut self, run: usize) -> Result<Option<Batch>> {
+    fn take(&mut self, run: usize) -> Result<Option<CountsBatch>> {
         let Some(rows) = &self.rows[run] else { return Ok(None) };
         let (pretoken, count) = (rows.pretoken(self.at[run]), rows.count(self.at[run]));
         let weighted = u128::from(count) * u128::from(self.sum.weights[run]);
@@ -267,7 +267,7 @@ impl<R: Rows> Merge<R> {
     }
 }
 
-impl Batch {
+impl CountsBatch {
     /// The bytes of the last pre-token.
     fn last(&self) -> &[u8] {
         let n = self.ends.len();
@@ -321,7 +321,7 @@ mod tests {
         }
     }
 
-    fn rows_of(batch: &Batch) -> Vec<Row> {
+    fn rows_of(batch: &CountsBatch) -> Vec<Row> {
         let mut start = 0;
         let ends = batch.ends.iter().map(|&end| std::mem::replace(&mut start, end as usize)..end as usize);
         ends.zip(&batch.counts).map(|(range, &count)| (batch.bytes[range].to_vec(), count)).collect()

@@ -6,7 +6,7 @@
 pub mod merge_runs;
 pub mod table;
 
-use crate::count::merge_runs::{Batch, Limits, Merge, RUN, Rows, Step, Sum};
+use crate::count::merge_runs::{CountsBatch, Limits, Merge, RUN, Rows, Step, Sum};
 use crate::count::table::{Sorted, Table};
 use crate::parallel::interrupt::{CoreError, Result, Stop, cut, lossy};
 use crate::parallel::threads::in_threads;
@@ -221,7 +221,7 @@ impl Drain {
     }
 
     /// The next rows; None at the end.
-    pub fn next_batch(&mut self) -> Result<Option<Batch>> {
+    pub fn next_batch(&mut self) -> Result<Option<CountsBatch>> {
         loop {
             match self.0.step()? {
                 Step::Batch(batch) => return Ok(Some(batch)),

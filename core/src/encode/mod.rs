@@ -3,6 +3,7 @@
 //! Invariant: the bytes of the ids, joined, are the text. A byte without a token is an error and never left out.
 //! Cost: one look-up for a known pre-token, else O(n log n) for its n bytes.
 
+pub mod batch;
 pub mod cache;
 mod characters;
 pub(crate) mod id_block;
@@ -19,33 +20,23 @@ pub(crate) mod whole_tokens;
 use crate::decode::Decoder;
 use crate::encode::cache::{Key, SHORT_BYTES_MAX};
 use crate::encode::characters::{Characters, MARK};
-use crate::encode::id_block::{IdBlock, Ids, Spare};
+use crate::encode::id_block::Spare;
 use crate::encode::merge::Scratch;
 use crate::encode::merge_table::MergeTable;
 use crate::encode::new_pretoken::NewPretokens;
-use crate::encode::pretokens::{AT_ONCE_IDS, TextEncoding, Waiting};
+use crate::encode::pretokens::{TextEncoding, Waiting};
 use crate::encode::shared_cache::{Reader, Shared};
 use crate::encode::whole_tokens::Whole;
 use crate::hash::Seed;
 use crate::memory::out_buffer::Tail;
-use crate::memory::pages::Pages;
-use crate::parallel::in_order::{Turn, in_order, pieces};
 use crate::parallel::interrupt::{CoreError, Result, Stop, lossy};
 use crate::split::joins::Joins;
 use crate::split::pattern::Pattern;
 use aho_corasick::{AhoCorasick, MatchKind};
 use rustc_hash::FxHashSet;
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The text that a thread encodes at a time. Its ids stay in the core's own cache.
-const PIECE_BYTES: usize = 1 << 17;
-/// The number of bytes encoded between two checks of `stop`.
-const CHECKED_BYTES: usize = 1 << 16;
-/// Spare room at the end of a batch, because ids are written in blocks.
-const ROOM_IDS: usize = 1 << 10;
-const _: () = assert!(ROOM_IDS >= AT_ONCE_IDS, "a piece in its place must not outgrow it");
 /// The most ids for which an idle worker keeps memory.
 const IDS_KEPT_MAX: usize = 1 << 20;
 /// The default size of the cache.
@@ -103,68 +94,6 @@ struct Worker<'e> {
     cache: Reader<'e>,
     /// Bytes encoded since the last check of `stop`.
     n_bytes: usize,
-}
-
-/// The requested results of a batch.
-#[derive(Clone, Copy, Default)]
-pub struct Wanted {
-    /// The id that begins every text, if any.
-    pub begin_id: Option<u32>,
-    /// The id that ends every text, if any.
-    pub end_id: Option<u32>,
-    /// Whether ids are requested.
-    pub ids: bool,
-    /// Whether the offsets at which tokens begin are requested.
-    pub starts: bool,
-}
-
-/// The result of a batch: all ids, the end of each text among them, and for each id the byte at which its token begins in its
-/// text.
-///
-/// Ids that stand for no bytes of the text: `begin_id` begins where the text begins, `end_id` where it ends.
-#[derive(Default)]
-pub struct Batch {
-    /// The ids of all texts, one after another.
-    pub ids: Ids,
-    /// The end of each text among the ids.
-    pub ends: Vec<i64>,
-    /// For each id, the byte at which its token begins; empty if not requested.
-    pub starts: Vec<u64>,
-}
-
-/// The result of a worker for a piece of a batch.
-#[derive(Default)]
-struct Piece {
-    ids: Tail<u32>,
-    /// The list of its ids before they got their final place.
-    before: Option<Tail<u32>>,
-    ends: Vec<i64>,
-    starts: Vec<u64>,
-}
-
-impl Piece {
-    /// From now on, writes its ids at their final place, `rest`, unless that has been taken.
-    fn settle(&mut self, rest: &Mutex<Option<Pages<u32>>>) {
-        if self.before.is_some() {
-            return;
-        }
-        if let Some(place) = rest.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            let mut ids = Tail::from(place);
-            ids.extend(self.ids.as_slice());
-            let mut before = std::mem::replace(&mut self.ids, ids);
-            before.clear(IDS_KEPT_MAX);
-            self.before = Some(before);
-        }
-    }
-
-    /// The part of the block after its ids; None if the ids are not at their final place.
-    fn leave(&mut self) -> Option<Pages<u32>> {
-        let ids = std::mem::replace(&mut self.ids, self.before.take()?);
-        let n = ids.n();
-        let mut pages = ids.into_pages()?;
-        pages.split_to(n);
-        Some(pages)
-    }
 }
 
 impl Encoder {
@@ -238,27 +167,25 @@ impl Encoder {
             let unknown = || CoreError::Tokenizer(format!("id {id} is not in the vocabulary."));
             Ok((id, self.decoder.token(id).ok_or_else(unknown)?))
         };
-        Ok(Self {
+        Ok(Self { added: finder(in_text.iter().map(token).collect::<Result<_>>()?)?, ..self.with_own_cache() })
+    }
+
+    /// An encoder of the same vocabulary, which both hold once, with an empty cache.
+    pub fn with_own_cache(&self) -> Self {
+        Self {
             pattern: self.pattern.clone(),
             new: Arc::clone(&self.new),
-            added: finder(in_text.iter().map(token).collect::<Result<_>>()?)?,
+            added: self.added.clone(),
             decoder: Arc::clone(&self.decoder),
             cache: Shared::new(self.new.whole.len(), CACHE_BYTES_MAX),
             tools: Mutex::default(),
             spare: Spare::default(),
-        })
+        }
     }
 
     /// Limits the size of the cache from now on, and empties it.
     pub fn limit_cache(&mut self, bytes_max: usize) {
         self.cache = Shared::new(self.new.whole.len(), bytes_max);
-    }
-
-    /// Empties the cache, warmed entries included, and frees memory.
-    pub fn forget(&self) {
-        self.cache.forget();
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Warms the cache with these pre-tokens, the most frequent first.
@@ -287,139 +214,6 @@ impl Encoder {
         self.encode_with(&mut worker, text, stop, &mut ids)?;
         self.release(worker);
         Ok(ids.take())
-    }
-
-    /// Encodes the texts `text(i)` of `n_bytes(i)` bytes for i in 0..n, in `threads` threads.
-    pub fn encode_batch<'t>(
-        &self,
-        n: usize,
-        text: impl Fn(usize) -> Result<&'t str> + Sync,
-        n_bytes: impl Fn(usize) -> usize,
-        wanted: Wanted,
-        threads: usize,
-        stop: &Stop,
-    ) -> Result<Batch> {
-        let encode = |worker: &mut Worker, i: usize, piece: &mut Piece| {
-            self.encode_one(worker, text(i)?, wanted, stop, piece).map_err(|error| match error {
-                CoreError::Tokenizer(what) => CoreError::Tokenizer(format!("text {i}: {what}")),
-                CoreError::Pattern(what) => CoreError::Pattern(format!("text {i}: {what}")),
-                other => other,
-            })
-        };
-        let n_bytes_of_all: usize = (0..n).map(&n_bytes).sum();
-        let threads = threads.min(n_bytes_of_all / PIECE_BYTES + 1); // for less text, waking a thread takes longer
-        let pieces = pieces(n, threads, PIECE_BYTES, &n_bytes);
-        // More than one piece goes to a block, with room for one id per byte and the ids around the texts.
-        let n_ids_max = n_bytes_of_all + 2 * n + ROOM_IDS;
-        let mut block =
-            if wanted.ids && n_bytes_of_all > PIECE_BYTES { IdBlock::new(n_ids_max, &self.spare) } else { None };
-        if wanted.ids && (threads == 1 || pieces.len() <= 1) {
-            let ids = block.as_mut().and_then(IdBlock::take).map(Tail::from);
-            let mut all = Piece { ids: ids.unwrap_or_default(), ..Piece::default() };
-            let mut worker = self.hire(n_bytes_of_all)?;
-            (0..n).try_for_each(|i| encode(&mut worker, i, &mut all))?;
-            self.release(worker);
-            let Piece { mut ids, ends, starts, .. } = all;
-            let n_ids = ids.n();
-            let ids =
-                if let Some(block) = block { block.filled(ids.into_pages(), n_ids) } else { Ids::List(ids.take()) };
-            return Ok(Batch { ids, ends, starts });
-        }
-        let mut all = Batch::default();
-        let (rest, mut list) = (block.as_mut().and_then(IdBlock::take), Vec::new());
-        let begin = rest.as_deref().map(<[u32]>::as_ptr);
-        let (has_block, rest) = (rest.is_some(), Mutex::new(rest));
-        let work = |worker: &mut Worker, mut texts: Range<usize>, piece: &mut Piece, turn: &Turn| {
-            texts.try_for_each(|i| {
-                if has_block && turn.has_come() {
-                    piece.settle(&rest);
-                }
-                encode(worker, i, piece)
-            })
-        };
-        let claim = |piece: &mut Piece| {
-            let before = all.ends.last().copied().unwrap_or_default();
-            all.ends.extend(piece.ends.drain(..).map(|end| end + before));
-            all.starts.append(&mut piece.starts);
-            let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(pages) = piece.leave() {
-                *rest = Some(pages);
-                return None;
-            }
-            if let Some(rest) = &mut *rest {
-                return Some(rest.split_to(piece.ids.n()));
-            }
-            match wanted.ids {
-                true if list.is_empty() => list = piece.ids.take(),
-                true => list.extend_from_slice(piece.ids.as_slice()),
-                false => (),
-            }
-            None
-        };
-        let put = |place: Option<Pages<u32>>, piece: &mut Piece| {
-            if let Some(mut place) = place {
-                place.copy_from_slice(piece.ids.as_slice());
-            }
-            piece.ids.clear(IDS_KEPT_MAX);
-        };
-        let hire = || {
-            let mut worker = self.hire(n_bytes_of_all)?;
-            let ids = std::mem::take(&mut worker.tools.list);
-            Ok((worker, Piece { ids, ..Piece::default() }))
-        };
-        let release = |mut worker: Worker, piece: Piece| {
-            worker.tools.list = piece.ids;
-            self.release(worker);
-        };
-        in_order(&pieces, threads, stop, (hire, release), work, claim, put)?;
-        let n_ids = all.ends.last().map_or(0, |&end| end as usize);
-        all.ids = Ids::List(list);
-        if let Some(block) = block {
-            let pages = rest.into_inner().unwrap_or_else(PoisonError::into_inner).and_then(Pages::joined);
-            if pages.as_deref().map(<[u32]>::as_ptr) != begin {
-                return Err(CoreError::Internal("ids are not in the block that was made for them".to_string()));
-            }
-            all.ids = block.filled(pages, n_ids);
-        }
-        Ok(all)
-    }
-
-    fn encode_one(
-        &self,
-        worker: &mut Worker,
-        text: &str,
-        wanted: Wanted,
-        stop: &Stop,
-        piece: &mut Piece,
-    ) -> Result<()> {
-        if let Some(id) = wanted.begin_id {
-            piece.ids.put([id], 1);
-            if wanted.starts {
-                piece.starts.push(0);
-            }
-        }
-        let from = piece.ids.n();
-        self.encode_with(worker, text, stop, &mut piece.ids)?;
-        if wanted.starts {
-            let mut start = 0;
-            for &id in &piece.ids.as_slice()[from..] {
-                piece.starts.push(start);
-                start += self.decoder.token(id).map_or(0, <[u8]>::len) as u64;
-            }
-        }
-        if let Some(id) = wanted.end_id {
-            piece.ids.put([id], 1);
-            if wanted.starts {
-                piece.starts.push(text.len() as u64);
-            }
-        }
-        piece.ends.push(piece.ids.n() as i64);
-        worker.n_bytes += text.len();
-        if worker.n_bytes >= CHECKED_BYTES {
-            worker.n_bytes = 0;
-            stop.check()?;
-        }
-        Ok(())
     }
 
     fn hire(&self, n_bytes: usize) -> Result<Worker<'_>> {
@@ -489,7 +283,7 @@ fn finder(in_text: Vec<(u32, &[u8])>) -> Result<Option<(AhoCorasick, Vec<u32>)>>
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::split::named::GPT2;
 
@@ -500,7 +294,7 @@ mod tests {
         RULES.iter().map(|&(left, right, rank, token)| Rule { left, right, rank, token }).collect()
     }
 
-    fn encoder(added: &[Added], ignore_merges: bool) -> Encoder {
+    pub(super) fn encoder(added: &[Added], ignore_merges: bool) -> Encoder {
         Encoder::new(
             Pattern::new(&["[a-c]+"]).unwrap(),
             &TOKENS,
@@ -526,9 +320,7 @@ mod tests {
             assert_eq!(encode(&encoder, "abcabcab bc abc "), expected);
             encoder.warm(&[b"abcabcab", b"abc", b"", b"not a pre-token", b"bc"], &Stop::default()).unwrap();
             assert_eq!(encode(&encoder, "abcabcab bc abc "), expected);
-            encoder.forget();
-            assert!(encoder.tools.lock().unwrap().is_empty());
-            assert_eq!(encode(&encoder, "abcabcab bc abc "), expected);
+            assert_eq!(encode(&encoder.with_own_cache(), "abcabcab bc abc "), expected);
         }
     }
 
@@ -537,12 +329,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_met_or_warmed_is_known_until_it_is_forgotten_and_the_first_ones_where_there_is_little_room() {
+    fn what_was_met_or_warmed_is_known_in_this_cache_and_the_first_ones_where_there_is_little_room() {
         let mut encoder = encoder(&[], false);
         encode(&encoder, "abcab").unwrap();
         assert!(is_known(&encoder, b"abcab") && !is_known(&encoder, b"abc"));
-        encoder.forget();
-        assert!(!is_known(&encoder, b"abcab"));
+        assert!(!is_known(&encoder.with_own_cache(), b"abcab"));
         encoder.limit_cache(1 << 12);
         let words: Vec<Vec<u8>> =
             (0..3_u32.pow(7)).map(|i| (0..7).map(|k| b"abc"[(i / 3_u32.pow(k) % 3) as usize]).collect()).collect();
@@ -592,23 +383,6 @@ mod tests {
                     assert_eq!(encode(encoder, &text).unwrap(), expected, "{n_before}, {length}");
                 }
             }
-        }
-    }
-
-    #[test]
-    fn ids_stand_in_the_order_of_their_texts_by_whomever_and_wherever_they_were_made() {
-        let encoder = encoder(&[], false);
-        let texts: Vec<String> = (0..1000).map(|i| ["abc", "", "cab", "bb", "a"][i % 5].repeat(i % 3)).collect();
-        let batch = |threads| {
-            let wanted = Wanted { begin_id: Some(5), end_id: Some(6), ids: true, starts: true };
-            let (text, n_bytes) = (|i: usize| Ok(&*texts[i]), |_| PIECE_BYTES / 4);
-            encoder.encode_batch(texts.len(), text, n_bytes, wanted, threads, &Stop::default()).unwrap()
-        };
-        let expected = batch(1);
-        assert_eq!(expected.ids.len(), *expected.ends.last().unwrap() as usize);
-        for threads in (2..6).cycle().take(40) {
-            let Batch { ids, ends, starts } = batch(threads);
-            assert!((&*ids, ends, starts) == (&*expected.ids, expected.ends.clone(), expected.starts.clone()));
         }
     }
 }

@@ -4,7 +4,7 @@ use super::arrays::{batch_of, batch_to_pyarrow, bytes_column, record_batch_of};
 use super::attaching::attached;
 use super::calls::run;
 use super::texts::Texts;
-use crate::count::merge_runs::{Batch, GROUP, Limits, Merge, RUN, Rows, Step, Sum, Totals};
+use crate::count::merge_runs::{CountsBatch, GROUP, Limits, Merge, RUN, Rows, Step, Sum, Totals};
 use crate::count::{Counts, Drain};
 use crate::parallel::interrupt::{self, CoreError, guarded};
 use crate::split::pattern::Pattern;
@@ -93,7 +93,7 @@ impl Counter {
     }
 
     /// The next rows of the counts that were not spilled. None after the last ones; then the counter is empty.
-    pub(super) fn next_batch(&self, limits: Limits) -> interrupt::Result<Option<Batch>> {
+    pub(super) fn next_batch(&self, limits: Limits) -> interrupt::Result<Option<CountsBatch>> {
         let mut drained = locked(&self.drained);
         let drain = match &mut *drained {
             Some(drain) => drain,
@@ -243,7 +243,7 @@ fn counts_schema() -> Arc<Schema> {
     Arc::new(Schema::new(fields.map(|(name, kind)| Field::new(name, kind, false)).to_vec()))
 }
 
-fn counts_batch(batch: Batch) -> interrupt::Result<RecordBatch> {
+fn counts_batch(batch: CountsBatch) -> interrupt::Result<RecordBatch> {
     let offsets = OffsetBuffer::new(ScalarBuffer::from_iter(std::iter::once(0).chain(batch.ends)));
     let pretokens = BinaryArray::try_new(offsets, batch.bytes.into(), None)
         .map_err(|error| CoreError::Internal(error.to_string()))?;

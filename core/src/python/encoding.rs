@@ -7,8 +7,9 @@ use super::calls::run;
 use super::ids::{IdSlice, id_array, ids_of};
 use super::ints::u32s_of;
 use super::texts::{Texts, binary_of, first_null, slices};
+use crate::encode::batch::{EncodedBatch, Wanted};
 use crate::encode::id_block::Ids;
-use crate::encode::{Added, Batch as EncodedBatch, Encoder, Rule, Wanted};
+use crate::encode::{Added, Encoder, Rule};
 use crate::memory::out_buffer::Tail;
 use crate::memory::pages::Pages;
 use crate::parallel::in_order::{Turn, in_order, pieces};
@@ -96,8 +97,8 @@ impl PyEncoder {
         self.0.limit_cache(bytes_max);
     }
 
-    fn forget(&self, py: Python<'_>) {
-        py.detach(|| self.0.forget());
+    fn with_own_cache(&self) -> Self {
+        Self(self.0.with_own_cache())
     }
 
     fn warm(&self, py: Python<'_>, pretokens: &Bound<'_, PyAny>) -> PyResult<()> {

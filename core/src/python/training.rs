@@ -5,7 +5,7 @@ use super::attaching::{attached, calling};
 use super::calls::{CountsError, run_showing};
 use super::counting::Counter;
 use super::texts::{binary_of, slices};
-use crate::count::merge_runs::{Batch, RUN};
+use crate::count::merge_runs::{CountsBatch, RUN};
 use crate::parallel::interrupt::{self, CoreError, Stop, guarded};
 use crate::train::score::NAMES;
 use crate::train::words::WordsBuilder;
@@ -180,7 +180,7 @@ fn columns_of(pretokens: &Bound<'_, PyAny>, counts: Option<&Bound<'_, PyAny>>) -
 fn add_counted(words: &mut WordsBuilder, counter: &Counter, stop: &Stop) -> interrupt::Result<()> {
     let id_of = ids_of_bytes();
     words.reserve(counter.n_cells_max()?);
-    while let Some(Batch { bytes, ends, counts }) = counter.next_batch(RUN)? {
+    while let Some(CountsBatch { bytes, ends, counts }) = counter.next_batch(RUN)? {
         stop.check()?;
         let mut start = 0;
         for (end, count) in ends.into_iter().zip(counts) {
