@@ -117,8 +117,8 @@ def _timed(project: Path) -> None:
 
     import tokenmill.stages.encode
     import tokenmill.stages.mistakes  # noqa: F401
-    from tokenmill import console
     from tokenmill.artifacts.golden import checked_tokenizer
+    from tokenmill.console import console
     from tokenmill.layout import TOKENIZER_DIRECTORY
     from tokenmill.pipeline import build
     from tokenmill.pipeline.pools import Threads

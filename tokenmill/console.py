@@ -19,9 +19,6 @@ from tokenmill.terminal import as_shown
 Advance = Callable[[int, int], None]
 """Reports progress from any thread: the file bytes and the tokens that were done since the last call."""
 
-level: int = 0
-"""How much is printed. -1: errors only; 0: progress and notes; 1: also a line per work unit; 2: also the logs of libraries."""
-
 _PLAIN_EVERY_S = 30.0
 _REFRESH_PER_S = 4
 _BAR_MIN, _BAR_MAX = 4, 60  # characters
@@ -91,25 +88,54 @@ class Progress:
         return f"{self.stage}: {self.share:.0%}, {', '.join(self.cells.values())}"
 
 
-shown: list[Progress] = []
-"""The progress of every stage that ran in this process, in order. A thread reads it to report to a Prefect server."""
+class Console:
+    """Standard error, to which this process prints notes and the progress of its stages, one at a time.
 
-_live: list[Callable[[str], None]] = []  # while a progress line is drawn: prints a line above it
+    `level` says how much is printed. -1: errors only; 0: progress and notes; 1: also a line per work unit; 2: also the logs of
+    libraries. The command line sets it.
+    """
 
+    def __init__(self) -> None:
+        self.level = 0
+        self.shown: list[Progress] = []
+        """The progress of every stage that ran in this process, in order. A thread reads it to report to a Prefect server."""
+        self._print_above: Callable[[str], None] = _print_plain  # prints a line, above a progress line if one is drawn
 
-@contextmanager
-def progress(stage: str, total: int, unit: Literal["bytes", "tokens"]) -> Iterator[Progress]:
-    """Shows the progress of a stage while the block runs. The block reports its work to the yielded Progress."""
-    now = Progress(stage, total, unit)
-    shown.append(now)
-    with (_plain if level else _terminal if _is_terminal() else _notebook if is_notebook() else _plain)(now):
-        try:
-            yield now
-            if unit == "tokens":
-                now.total = now.done  # training may run out of pairs before the vocabulary is full
-            now.done = now.total
-        finally:
-            now.end_s = time.monotonic()
+    def say(self, lines: str | Sequence[str]) -> None:
+        """Prints a line, or several, to standard error, except with `--quiet`."""
+        if self.level >= 0:
+            self._print_above(without_passwords(as_shown(lines)))
+
+    def say_more(self, line: str) -> None:
+        """Prints one line to standard error, only with `--verbose` or `--debug`."""
+        if self.level > 0:
+            self.say(line)
+
+    @contextmanager
+    def progress(self, stage: str, total: int, unit: Literal["bytes", "tokens"]) -> Iterator[Progress]:
+        """Shows the progress of a stage while the block runs. The block reports its work to the yielded Progress."""
+        now = Progress(stage, total, unit)
+        self.shown.append(now)
+        drawn = (
+            self._plain if self.level else _terminal if _is_terminal() else _notebook if is_notebook() else self._plain
+        )
+        with drawn(now) as print_above:
+            before, self._print_above = self._print_above, print_above
+            try:
+                yield now
+                if unit == "tokens":
+                    now.total = now.done  # training may run out of pairs before the vocabulary is full
+                now.done = now.total
+            finally:
+                self._print_above = before
+                now.end_s = time.monotonic()
+
+    @contextmanager
+    def _plain(self, now: Progress) -> Iterator[Callable[[str], None]]:
+        whole = f"{size(now.total)} of files" if now.unit == "bytes" else f"{now.total:,} tokens"
+        self.say(f"{now.stage}: started, {whole}")
+        now.on_change = _at_most_every(_PLAIN_EVERY_S, lambda: self.say(str(now)))
+        yield self._print_above
 
 
 def line_of(now: Progress, width: int) -> tuple[str, str, str]:
@@ -123,24 +149,6 @@ def line_of(now: Progress, width: int) -> tuple[str, str, str]:
     filled = int(room * now.share)
     bar = "━" * filled + "─" * (room - filled) if room >= _BAR_MIN else ""
     return head[:width], bar, tail[: max(width - len(head), 0)]
-
-
-def say(lines: str | Sequence[str]) -> None:
-    """Prints a line, or several, to standard error, except with `--quiet`."""
-    if level < 0:
-        return
-    for show in _live[:1] or [_print_plain]:  # a copy, because another thread may end the progress line
-        show(without_passwords(as_shown(lines)))
-
-
-def _print_plain(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def say_more(line: str) -> None:
-    """Prints one line to standard error, only with `--verbose` or `--debug`."""
-    if level > 0:
-        say(line)
 
 
 def _joined(cells: Sequence[tuple[str, str]]) -> str:
@@ -159,37 +167,37 @@ def is_notebook() -> bool:
     return ask is not None and type(ask()).__name__ == "ZMQInteractiveShell"
 
 
+def _print_plain(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 @contextmanager
-def _terminal(now: Progress) -> Iterator[None]:
-    from rich.console import Console
+def _terminal(now: Progress) -> Iterator[Callable[[str], None]]:
+    from rich.console import Console as Screen
     from rich.live import Live
     from rich.text import Text
 
-    console = Console(stderr=True)
+    screen = Screen(stderr=True)
 
     def line() -> Text:
-        head, bar, tail = line_of(now, console.width)
+        head, bar, tail = line_of(now, screen.width)
         return Text.assemble(head, (bar, "green"), tail, no_wrap=True, overflow="crop")
 
     def above(line: str) -> None:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        screen.print(line, markup=False, highlight=False, soft_wrap=True)
 
     with Live(
         get_renderable=line,
-        console=console,
+        console=screen,
         refresh_per_second=_REFRESH_PER_S,
         redirect_stdout=False,
         redirect_stderr=False,
     ):
-        _live.insert(0, above)
-        try:
-            yield
-        finally:
-            _live.remove(above)
+        yield above
 
 
 @contextmanager
-def _notebook(now: Progress) -> Iterator[None]:
+def _notebook(now: Progress) -> Iterator[Callable[[str], None]]:
     """Redraws one line: in a notebook, a carriage return goes back to the start of the line."""
 
     def redraw() -> None:
@@ -202,21 +210,11 @@ def _notebook(now: Progress) -> Iterator[None]:
 
     redraw()
     now.on_change = _at_most_every(1 / _REFRESH_PER_S, redraw)
-    _live.insert(0, above)
     try:
-        yield
+        yield above
     finally:
-        _live.remove(above)
         redraw()
         print(file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _plain(now: Progress) -> Iterator[None]:
-    whole = f"{size(now.total)} of files" if now.unit == "bytes" else f"{now.total:,} tokens"
-    say(f"{now.stage}: started, {whole}")
-    now.on_change = _at_most_every(_PLAIN_EVERY_S, lambda: say(str(now)))
-    yield
 
 
 def _at_most_every(every_s: float, do: Callable[[], None]) -> Callable[[], None]:
@@ -229,3 +227,8 @@ def _at_most_every(every_s: float, do: Callable[[], None]) -> Callable[[], None]
             do()
 
     return done
+
+
+console = Console()
+"""The only one of this process. `tokenmill.cli.main` sets its level."""
+say, say_more, progress = console.say, console.say_more, console.progress

@@ -19,8 +19,8 @@ import pytest
 from tests.builders.document_sets import MADE_BY_0_1
 from tests.builders.teams import cli
 from tests.conftest import Project, make_project
-from tokenmill import console
 from tokenmill.analysis.verify import Verdict, VerifyOptions, verify
+from tokenmill.console import console
 from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
 from tokenmill.dataset.tokens_digest import TokensDigest
 from tokenmill.storage.atomic import sha256_file

@@ -12,9 +12,10 @@ import pytest
 from tests.builders.format_files import OF_TEXTS
 from tests.builders.teams import build
 from tests.conftest import Project, make_project
-from tokenmill import console
 from tokenmill.analysis.verify import Verdict, VerifyOptions, verify
-from tokenmill.dataset.manifest import FileSet, Manifest, SetPart, TableFile, read_manifest, write_manifest
+from tokenmill.console import console
+from tokenmill.dataset.entries import FileSet, SetPart, TableFile
+from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
 from tokenmill.formats.table import SET_FORMATS
 from tokenmill.storage.atomic import sha256_file
 

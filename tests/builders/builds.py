@@ -4,8 +4,10 @@ from collections.abc import Callable
 from functools import partial
 
 from tests.conftest import Project
-from tokenmill.pipeline.build import Build, alone, start
+from tokenmill.pipeline.alone import alone
+from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.pools import Threads
+from tokenmill.pipeline.start import start
 from tokenmill.rounds import Stage
 from tokenmill.stages import recipe
 from tokenmill.summary import StageSummary

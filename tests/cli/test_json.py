@@ -16,10 +16,11 @@ import pytest
 import tokenmill
 from tests.builders.teams import Said, cli
 from tests.conftest import REPOSITORY, Project
-from tokenmill import console, errors
+from tokenmill import errors
 from tokenmill.cli import answer
 from tokenmill.cli import main as cli_main
 from tokenmill.cli.answer import SCHEMA, Answer, as_json
+from tokenmill.console import console
 from tokenmill.error_pages import error_pages
 from tokenmill.errors import BusyError, CorpusError, ParamsError, VersionsError
 

@@ -10,7 +10,7 @@ import pytest
 from tests.builders.teams import cli
 from tests.conftest import Project, new_project
 from tokenmill import Tokenizer
-from tokenmill.pipeline.build import start
+from tokenmill.pipeline.start import start
 from tokenmill.stages.refresh import CANDIDATE_DIRECTORY, train_candidate
 
 

@@ -11,7 +11,8 @@ import pytest
 from tests.builders.rounds import CallTask, driven
 from tests.conftest import Project
 from tokenmill.errors import CorpusError, ParamsError
-from tokenmill.pipeline.build import Build, start
+from tokenmill.pipeline.build import Build
+from tokenmill.pipeline.start import start
 from tokenmill.rounds import Round, do
 from tokenmill.stages.count_sums import SumFacts
 from tokenmill.summary import StageSummary

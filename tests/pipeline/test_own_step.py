@@ -10,7 +10,9 @@ import pytest
 
 from tests.conftest import Project
 from tokenmill.errors import ProjectCodeError
-from tokenmill.pipeline.build import Build, alone, start
+from tokenmill.pipeline.alone import alone
+from tokenmill.pipeline.build import Build
+from tokenmill.pipeline.start import start
 
 CODE = """
 from pathlib import Path

@@ -13,9 +13,9 @@ import pytest
 
 from tests.builders.teams import build, cli
 from tests.conftest import Project, make_project
-from tokenmill import console
 from tokenmill.analysis.verify import Verdict, VerifyOptions, verify
 from tokenmill.config.load_params import load_params
+from tokenmill.console import console
 from tokenmill.corpus.shards import find_shards
 from tokenmill.corpus.sources import find_documents
 from tokenmill.corpus.units import cut, source_name

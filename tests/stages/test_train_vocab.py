@@ -341,7 +341,7 @@ def test_the_key_of_a_checkpoint_is_that_of_the_merges_however_kept(tmp_path: Pa
 @pytest.mark.slow
 def test_the_progress_ends_at_the_tokens_that_the_table_has(project: Project) -> None:
     script = """
-from tokenmill import console
+from tokenmill.console import console
 from tokenmill.cli.main import main
 assert main(["build"]) == 0
 [now] = [one for one in console.shown if one.stage == "train-vocab"]

@@ -14,8 +14,8 @@ from tests.builders.damage import edit_manifest
 from tests.conftest import Project, make_project
 from tokenmill.dataset.manifest import parse_manifest
 from tokenmill.errors import ValidationError
-from tokenmill.pipeline.build import start
 from tokenmill.pipeline.run_task import advance_nothing
+from tokenmill.pipeline.start import start
 from tokenmill.stages import validate as stage
 from tokenmill.storage.atomic import sha256_file
 

@@ -92,31 +92,32 @@ def _for_people(error: BaseException) -> TokenmillError:
     return TokenmillError(str(error) or type(error).__name__, code=code_of(error))
 
 
-_redirected: list[int] = []
-"""The original standard output, while `stdout_to_stderr` redirects it."""
+class Stdout:
+    """The standard output of a command, which can be redirected."""
 
+    def __init__(self) -> None:
+        self._original: int | None = None
 
-@contextmanager
-def stdout_to_stderr() -> Iterator[None]:
-    """Redirects everything that this process or a child writes to standard output in the block to standard error."""
-    _flush()
-    with suppress(OSError):  # standard output or error is closed
-        _redirected.append(os.dup(1))
-        os.dup2(2, 1)
-    try:
-        with redirect_stdout(sys.stderr):
-            yield
-    finally:
-        back_to_stdout()
+    @contextmanager
+    def to_stderr(self) -> Iterator[None]:
+        """Redirects everything that this process or a child writes to standard output in the block to standard error."""
+        _flush()
+        with suppress(OSError):  # standard output or error is closed
+            self._original = os.dup(1)
+            os.dup2(2, 1)
+        try:
+            with redirect_stdout(sys.stderr):
+                yield
+        finally:
+            self.restore()
 
-
-def back_to_stdout() -> None:
-    """Ends the redirection of `stdout_to_stderr`, also from another thread."""
-    _flush()  # also what was written to sys.__stdout__
-    if _redirected:
-        original = _redirected.pop()
-        os.dup2(original, 1)
-        os.close(original)
+    def restore(self) -> None:
+        """Ends the redirection, also from another thread."""
+        _flush()  # also what was written to sys.__stdout__
+        original, self._original = self._original, None
+        if original is not None:
+            os.dup2(original, 1)
+            os.close(original)
 
 
 def _flush() -> None:

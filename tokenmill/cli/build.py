@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenmill import console
 from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
-from tokenmill.console import say
+from tokenmill.console import console, say
 from tokenmill.errors import EXIT_DONE, EXIT_NO
 from tokenmill.layout import LAST_BUILD_FILE, PAGE_FILE, REPORT_FILE, TOKENS_DIRECTORY
 from tokenmill.storage.atomic import write_atomic
@@ -67,8 +66,9 @@ def add_commands(commands: "Commands") -> None:
 
 
 def _build(asked: argparse.Namespace) -> Answer:
-    from tokenmill.pipeline.build import alone, root_of, start, under_dvc
+    from tokenmill.pipeline.alone import alone, under_dvc
     from tokenmill.pipeline.rates import keep_rates
+    from tokenmill.pipeline.start import root_of, start
     from tokenmill.stages.recipe import run_inline
 
     path = asked.params or find_params()

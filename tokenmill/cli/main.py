@@ -11,10 +11,11 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import tokenmill
-from tokenmill import console
-from tokenmill.cli import build, dataset, help, plan, project, refresh, signals, uploads, versions
-from tokenmill.cli.answer import STREAMS, Answer, message_of, print_error, print_result, stdout_to_stderr
+from tokenmill.cli import build, dataset, help, plan, project, refresh, uploads, versions
+from tokenmill.cli.answer import STREAMS, Answer, Stdout, message_of, print_error, print_result
 from tokenmill.cli.parser import Commands, Parser, command_of
+from tokenmill.cli.signals import Ending, exception_of
+from tokenmill.console import console
 from tokenmill.errors import (
     EXIT_DEFECT,
     EXIT_DONE,
@@ -39,24 +40,25 @@ _ORCHESTRATORS = re.compile("-packages/(prefect|distributed|ray)/")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command. Gives the exit code, see `tokenmill.errors.EXIT_CODES`."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    ending = signals.Ending(command_of(given), given)
-    with signals.taken(ending):
+    stdout = Stdout()
+    ending = Ending(command_of(given), given, stdout)
+    with ending.taken():
         try:
-            return _run(ending.command, given)
+            return _run(ending.command, given, stdout)
         except Exception as error:  # noqa: BLE001 — an unexpected error is a defect, printed with its traceback
             error = _of_project(error)
-            if not signals.received:
+            if not ending.received:
                 if isinstance(error, BrokenPipeError) and _is_stdout_closed():
                     return EXIT_UNREAD
                 return _print_error(error, ending.command, given)
-            ended = signals.exception_of(signals.received[-1])
+            ended = exception_of(ending.received[-1])
         except (KeyboardInterrupt, Terminated) as signalled:
             ended = signalled
         _ignore_unclosable()
         return ending.tell(ended)
 
 
-def _run(command: str | None, given: list[str]) -> int:
+def _run(command: str | None, given: list[str], stdout: Stdout) -> int:
     """Runs the command and prints its answer. Gives its exit code."""
     is_json = "--json" in given
     if is_json and "--version" in given:
@@ -69,7 +71,7 @@ def _run(command: str | None, given: list[str]) -> int:
             raise UsageError(f"argument {one!r}: expected UTF-8. Correct it, or rename the file or folder.") from None
     asked = make_parser().parse_args(given)
     _set_up(asked)
-    with stdout_to_stderr() if is_json and command not in STREAMS else nullcontext():
+    with stdout.to_stderr() if is_json and command not in STREAMS else nullcontext():
         answer: Answer = asked.run(asked)
         # With --json, the report for people goes to standard error.
         if is_json and not answer.is_asked_for and console.level >= 0:

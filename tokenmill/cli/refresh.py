@@ -83,7 +83,8 @@ def _answer(done: Any) -> Answer:
 def _refresh_inline(path: Path) -> dict[str, Any]:
     """Runs a refresh without Prefect, which is imported only to notify."""
     from tokenmill.config.load_params import load_params
-    from tokenmill.pipeline.build import alone, start
+    from tokenmill.pipeline.alone import alone
+    from tokenmill.pipeline.start import start
     from tokenmill.stages.recipe import run_inline
     from tokenmill.stages.refresh import refresh, skipped
 

@@ -8,37 +8,120 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Event, Thread, Timer
 from types import FrameType
-from typing import NamedTuple
 
 from tokenmill.calls import n_running
-from tokenmill.cli.answer import back_to_stdout, print_error
+from tokenmill.cli.answer import Stdout, print_error
 from tokenmill.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, Terminated
 
 _AGAIN_S = 0.05
 _ENDS_S = 1.0
 """The time that the main thread has to take a signal, and that calls have to end. Most calls of the core need milliseconds."""
 
-received: list[int] = []
-"""The signals that arrived. A library may turn the exception of a signal into an error of its own: fsspec, into "file not
-found"."""
 
+class Ending:
+    """What the signals that arrive do to a command, and what it says when one ends it.
 
-class Ending(NamedTuple):
-    """What a command says when a signal ends it."""
+    `command`: None if none is named. `given`: its arguments. `stdout`: the standard output, to which it says so.
+    """
 
-    command: str | None
-    given: Sequence[str]
+    def __init__(self, command: str | None, given: Sequence[str], stdout: Stdout) -> None:
+        self.command, self._given, self._stdout = command, given, stdout
+        self.received: list[int] = []
+        """The signals that arrived. A library may turn the exception of a signal into an error of its own: fsspec, into "file not
+        found"."""
+        self._handlers = {
+            signal.SIGINT: self._interrupt,
+            signal.SIGTERM: self._terminate,
+            signal.SIGHUP: self._hang_up,
+        }
 
     def tell(self, ended: BaseException) -> int:
         """Prints that the command was interrupted (KeyboardInterrupt) or terminated. Gives the exit code."""
         is_interrupted = isinstance(ended, KeyboardInterrupt)
         # The stored facts about files may not have been deleted yet, so --rehash is needed again.
-        again = "build --rehash" if "--rehash" in self.given else "refresh" if self.command == "refresh" else "build"
+        again = "build --rehash" if "--rehash" in self._given else "refresh" if self.command == "refresh" else "build"
         advice = f" Run `tokenmill {again}` to go on." if self.command in (None, "build", "refresh") else ""
         print(f"tokenmill: {'interrupted' if is_interrupted else 'terminated'}.{advice}", file=sys.stderr)
-        if "--json" in self.given:
+        if "--json" in self._given:
             print_error(self.command, ended)
         return EXIT_INTERRUPTED if is_interrupted else EXIT_TERMINATED
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """In the block, signals raise KeyboardInterrupt or Terminated in the main thread. While a thread is in a long call, which
+        nothing can interrupt, a signal ends the process, which leaves what `kill -9` leaves.
+
+        Python runs handlers of signals in the main thread alone, between two of its instructions. Another thread therefore reads
+        from a pipe which signals arrived.
+        """
+        self._take(signal.SIGTERM)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
+            self._take(signal.SIGHUP)
+        before = signal.getsignal(signal.SIGINT)
+        if before is signal.default_int_handler or isinstance(getattr(before, "__self__", None), Ending):
+            self._take(signal.SIGINT)
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        written = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        is_over = Event()
+        Thread(target=self._watch, args=(read, is_over), name="signals", daemon=True).start()
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(written)
+            is_over.set()
+            os.close(write)
+
+    def _take(self, number: signal.Signals) -> None:
+        signal.signal(number, self._handlers[number])
+
+    def _watch(self, read: int, is_over: Event) -> None:
+        """Ends the process if the main thread has not taken a signal in time, or if a call runs on although the main thread has."""
+        with open(read, "rb", buffering=0) as numbers:
+            while number := numbers.read(1):
+                if number[0] not in self._handlers:
+                    continue
+                # A handler of Prefect, for instance, ends the command in its own way.
+                is_ours = signal.getsignal(number[0]) is self._handlers[signal.Signals(number[0])]
+                while not is_over.wait(_ENDS_S):
+                    if (is_ours and not self.received) or n_running():
+                        sys.stdout = sys.__stdout__
+                        self._stdout.restore()
+                        code = self.tell(exception_of(number[0]))
+                        sys.stderr.flush()
+                        os._exit(code)
+                return
+
+    def _terminate(self, number: int, _frame: FrameType | None) -> None:
+        self._record(number)
+        raise Terminated
+
+    def _hang_up(self, _number: int, _frame: FrameType | None) -> None:
+        """Ends the command like _terminate. If the terminal is gone, later output goes to /dev/null, because writing would fail."""
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        for stream in (1, 2):
+            with suppress(OSError):  # the stream is closed
+                if stat.S_ISCHR(os.fstat(stream).st_mode):  # `isatty` is false for a terminal that is gone
+                    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+                    os.dup2(nowhere, stream)
+                    os.close(nowhere)
+        self._record(signal.SIGTERM)
+        raise Terminated
+
+    def _interrupt(self, number: int, _frame: FrameType | None) -> None:
+        self._record(number)
+        raise KeyboardInterrupt
+
+    def _record(self, number: int) -> None:
+        self.received.append(number)
+        sys.unraisablehook = self._send_again
+
+    def _send_again(self, ignored: "sys.UnraisableHookArgs") -> None:
+        """Sends a signal again if Python ignored its exception. Python ignores exceptions in the finalizer of an object."""
+        if ignored.exc_type in (KeyboardInterrupt, Terminated):
+            again = Timer(_AGAIN_S, os.kill, (os.getpid(), self.received[-1]))
+            again.daemon = True
+            again.start()
 
 
 def exception_of(number: int) -> BaseException:
@@ -46,86 +129,5 @@ def exception_of(number: int) -> BaseException:
     return KeyboardInterrupt() if number == signal.SIGINT else Terminated()
 
 
-@contextmanager
-def taken(ending: Ending) -> Iterator[None]:
-    """In the block, signals raise KeyboardInterrupt or Terminated in the main thread. While a thread is in a long call, which
-    nothing can interrupt, a signal ends the process, which leaves what `kill -9` leaves.
-
-    Python runs handlers of signals in the main thread alone, between two of its instructions. Another thread therefore reads
-    from a pipe which signals arrived.
-    """
-    received.clear()
-    signal.signal(signal.SIGTERM, _terminate)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
-        signal.signal(signal.SIGHUP, _hang_up)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupt)
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-    is_over = Event()
-    Thread(target=_watch, args=(read, is_over, ending), name="signals", daemon=True).start()
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(before)
-        is_over.set()
-        os.close(write)
-
-
 # A forked process would tell this one of its signals.
 os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
-
-
-def _watch(read: int, is_over: Event, ending: Ending) -> None:
-    """Ends the process if the main thread has not taken a signal in time, or if a call runs on although the main thread has."""
-    handlers = {signal.SIGINT: _interrupt, signal.SIGTERM: _terminate, signal.SIGHUP: _hang_up}
-    with open(read, "rb", buffering=0) as numbers:
-        while number := numbers.read(1):
-            if number[0] not in handlers:
-                continue
-            is_ours = signal.getsignal(number[0]) is handlers[signal.Signals(number[0])]  # not Prefect's, for instance
-            while not is_over.wait(_ENDS_S):
-                if (is_ours and not received) or n_running():
-                    sys.stdout = sys.__stdout__
-                    back_to_stdout()
-                    code = ending.tell(exception_of(number[0]))
-                    sys.stderr.flush()
-                    os._exit(code)
-            return
-
-
-def _terminate(number: int, _frame: FrameType | None) -> None:
-    _record(number)
-    raise Terminated
-
-
-def _hang_up(_number: int, _frame: FrameType | None) -> None:
-    """Ends the command like _terminate. If the terminal is gone, later output goes to /dev/null, because writing would fail."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    for stream in (1, 2):
-        with suppress(OSError):  # the stream is closed
-            if stat.S_ISCHR(os.fstat(stream).st_mode):  # `isatty` is false for a terminal that is gone
-                nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-                os.dup2(nowhere, stream)
-                os.close(nowhere)
-    _record(signal.SIGTERM)
-    raise Terminated
-
-
-def _interrupt(number: int, _frame: FrameType | None) -> None:
-    _record(number)
-    raise KeyboardInterrupt
-
-
-def _record(number: int) -> None:
-    received.append(number)
-    sys.unraisablehook = _send_again
-
-
-def _send_again(ignored: "sys.UnraisableHookArgs") -> None:
-    """Sends a signal again if Python ignored its exception. Python ignores exceptions in the finalizer of an object."""
-    if ignored.exc_type in (KeyboardInterrupt, Terminated):
-        again = Timer(_AGAIN_S, os.kill, (os.getpid(), received[-1]))
-        again.daemon = True
-        again.start()

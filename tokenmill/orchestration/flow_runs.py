@@ -20,8 +20,10 @@ from tokenmill.orchestration.engines import running, threads
 from tokenmill.orchestration.notify import notify
 from tokenmill.orchestration.server import FAILURES, Server
 from tokenmill.orchestration.watch import end_what_was_cancelled, watched
-from tokenmill.pipeline.build import Build, alone, start
+from tokenmill.pipeline.alone import alone
+from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.memory import n_workers
+from tokenmill.pipeline.start import start
 from tokenmill.stages.notices import Notice
 from tokenmill.stages.refresh import refresh, skipped
 from tokenmill.summary import StageSummary, rows

@@ -4,7 +4,7 @@ import logging
 import os
 from pathlib import Path
 
-from tokenmill import console
+from tokenmill.console import console
 
 _SETTINGS = {
     # Prefect's log goes to its server, not to the terminal.

@@ -18,8 +18,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed
 
-from tokenmill import console
-from tokenmill.console import Progress, say
+from tokenmill.console import Progress, console, say
 from tokenmill.errors import Terminated
 from tokenmill.orchestration.server import FAILURES, Server
 

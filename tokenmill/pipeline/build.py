@@ -10,43 +10,39 @@ from pathlib import Path
 
 import msgspec
 
-from tokenmill import _core, console
 from tokenmill.config.load_params import load_params
 from tokenmill.config.params import Params
-from tokenmill.console import say, say_more
+from tokenmill.console import console, say, say_more
 from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.sources import find_documents, reads_objects, unread_files, words_of_unread
+from tokenmill.corpus.sources import find_documents, reads_objects
 from tokenmill.corpus.units import Unit, cut, md5_of_file
-from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
+from tokenmill.errors import CorpusError, ParamsError, TokenmillError
 from tokenmill.layout import (
     DOCUMENT_STAGES,
-    LOCK_FILE,
     OUTPUT_DIRECTORIES,
     PARAMS_FILE,
-    SCRATCH_DIRECTORY,
     STAGES,
 )
+from tokenmill.pipeline.alone import alone as alone  # the flows of projects import it from here
+from tokenmill.pipeline.alone import under_dvc
 from tokenmill.pipeline.causes import FORCED, Cause, UnitCauses, as_words, causes_of, outputs_of
-from tokenmill.pipeline.code_pins import code_changes, pin_code, refuse_other_code
-from tokenmill.pipeline.core_sources import sources_hash
 from tokenmill.pipeline.dvc_sight import refuse_unseen
 from tokenmill.pipeline.input_changes import changes_since, earlier_inputs, input_changes, last_manifest
-from tokenmill.pipeline.memory import Memory, asked_workers, divide, peak_mb, release_unused, reset_peak
+from tokenmill.pipeline.memory import Memory, divide, peak_mb, release_unused, reset_peak
 from tokenmill.pipeline.object_list import check_object_list, write_object_list
-from tokenmill.pipeline.own_step import bring_back, naming_step, outputs_aside, refuse_foreign_files
+from tokenmill.pipeline.own_step import naming_step, outputs_aside, refuse_foreign_files
 from tokenmill.pipeline.pools import Pool
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.run import Driver
 from tokenmill.pipeline.stage_order import inputs_of, stages_of
 from tokenmill.rounds import Stage
-from tokenmill.storage import file_facts, lock
-from tokenmill.storage.atomic import read
+from tokenmill.storage import file_facts
 from tokenmill.storage.file_facts import Digests, signature_of
 from tokenmill.storage.unit_store import UnitStore
 from tokenmill.storage.urls import StoredObject
 from tokenmill.storage.writable import check_writable
 from tokenmill.summary import StageSummary
-from tokenmill.versioning import dvc_repository, dvc_stage, dvc_view, leftovers
+from tokenmill.versioning import dvc_stage, dvc_view
 from tokenmill.versioning.dvc_files import Known
 
 _N_CHANGED_SHOWN = 5
@@ -430,74 +426,6 @@ class Build:
             return []
 
 
-def root_of(params_path: Path) -> Path:
-    """The folder of the project whose params.yaml is at `params_path`. Raises ParamsError if the file has another name."""
-    if params_path.name != PARAMS_FILE:
-        raise ParamsError(
-            "--params",
-            f"found {params_path}; expected the {PARAMS_FILE} of a project: DVC tracks parameters by that name.",
-            f"To try other values, change {PARAMS_FILE} or use `dvc exp run -S`.",
-        )
-    load_params(params_path)  # raises an error outside a project, before anything is created there
-    return params_path.absolute().parent
-
-
-def start(params_path: Path, only: str | None, force: bool, rehash: bool) -> Build:
-    """A new build of the project whose params.yaml is at `params_path`. Raises ParamsError or TokenmillError."""
-    refuse_stale_core()
-    _core.interrupt(False)  # an earlier build in this process may have been interrupted
-    path = params_path.absolute()
-    build = Build(path.parent, load_params(path), only, force, rehash, code_changes(path.parent))
-    if only is not None and only not in build.all_stages:
-        hint = did_you_mean(only, build.all_stages)
-        raise ParamsError("--only", f"found {only!r}; allowed: {', '.join(build.all_stages)}.", hint, code="TM109")
-    try:
-        asked = asked_workers(build.params.run)
-        if build.workers < asked:
-            say(
-                f"run.memory_mb_max: {build.params.run.memory_mb_max} MB are enough for {build.workers} of {asked} workers"
-            )
-    except ParamsError as error:
-        raise ParamsError(*error.inside(path), code=error.code) from None
-    build.list_inputs()
-    if unread := unread_files(build.root, build.params):
-        say(words_of_unread(unread))
-    (refuse_other_code if under_dvc() else pin_code)(build.root)
-    _pin_tokenizer(build)
-    return build
-
-
-@contextmanager
-def alone(root: Path, wait: bool, force: bool = False, rehash: bool = False) -> Iterator[None]:
-    """Holds the project lock, and first removes what a killed build left behind. Raises BusyError or VersionsError.
-
-    `rehash` deletes stored facts about files instead of ignoring them, so that if this build is stopped, the next one hashes
-    the same files. `force` or `rehash` also deletes DVC's stored hashes; with them, DVC might link a newly made file to an old
-    file in its cache.
-    """
-
-    cache = dvc_repository.cache_directory(root)
-    check_writable([root / SCRATCH_DIRECTORY, root / ".dvc", root / ".dvc/tmp", cache / "files/md5", cache / "runs"])
-
-    def clean() -> None:
-        leftovers.remove_own(root)
-        if not under_dvc():
-            dvc_repository.mend(root)
-            bring_back(root)
-
-    with lock.project_lock(root, wait, clean) as is_first:
-        if is_first and rehash:
-            file_facts.forget(root)
-            UnitStore(root).remove_all_damaged()
-        if is_first and (rehash or force) and not under_dvc():
-            dvc_repository.forget_hashes(root)
-        try:
-            yield
-        finally:
-            if is_first:
-                dvc_view.see_all(root.absolute())
-
-
 def _signatures_now(shards: Sequence[Shard]) -> list[Signature]:
     """The signatures of the shards that still exist."""
     found = []
@@ -509,40 +437,3 @@ def _signatures_now(shards: Sequence[Shard]) -> list[Signature]:
 
 def _signatures(shards: Sequence[Shard]) -> list[Signature]:
     return [(shard.name, msgspec.structs.replace(signature_of(shard.path), ctime_ns=0)) for shard in shards]
-
-
-def _pin_tokenizer(build: Build) -> None:
-    """Makes tokenmill.lock pin the tokenizer that params.yaml asks for, and checks that it has not changed. Under `dvc repro`,
-    whose stages depend on that file, it must be pinned already.
-
-    If params.yaml asks for none, a missing tokenmill.lock is written: stages depend on it, and some would fail late in a build.
-    """
-    if build.params.tokenizer is not None:
-        from tokenmill.config.lockfile import pinned
-        from tokenmill.versioning.import_tokenizer import pin_if_new, refuse_changed
-
-        refuse_changed(build.root, (pinned if under_dvc() else pin_if_new)(build.root, build.params.tokenizer))
-    elif not (build.root / LOCK_FILE).exists() and _dvc_yaml_names(build.root, LOCK_FILE):
-        from tokenmill.config.lockfile import write_pin
-
-        write_pin(build.root, None)
-        say(f"{LOCK_FILE}: was missing; written again, with nothing pinned. Commit it.")
-
-
-def _dvc_yaml_names(root: Path, name: str) -> bool:
-    path = root / "dvc.yaml"
-    return path.exists() and name in read(path).decode()
-
-
-def under_dvc() -> bool:
-    """Whether `dvc repro` started this process for one stage. If so, DVC decides, locks and records."""
-    return "DVC_STAGE" in os.environ
-
-
-def refuse_stale_core() -> None:
-    """Raises TokenmillError if the compiled core does not match the sources beside it."""
-    hash_now = sources_hash()
-    if hash_now is not None and hash_now != _core.SOURCE_HASH:
-        raise TokenmillError(
-            "", "tokenmill._core was compiled from other sources than those in core/.", "Run `make core`.", code="TM704"
-        )

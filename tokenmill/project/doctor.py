@@ -6,8 +6,8 @@ from pathlib import Path
 
 import tokenmill
 from tokenmill.errors import TokenmillError
-from tokenmill.pipeline.build import refuse_stale_core
 from tokenmill.pipeline.core_sources import sources_hash
+from tokenmill.pipeline.start import refuse_stale_core
 from tokenmill.project.finding import Finding
 from tokenmill.versioning import git
 

@@ -28,7 +28,8 @@ from tokenmill.formats.interface import Shape
 from tokenmill.formats.table import SET_FORMATS
 from tokenmill.formats.tokens import id_type
 from tokenmill.layout import PARAMS_FILE, STAGES, TOKENIZER_DIRECTORY
-from tokenmill.pipeline.build import Build, under_dvc
+from tokenmill.pipeline.alone import under_dvc
+from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.dvc_sight import refuse_unseen
 from tokenmill.pipeline.memory import divide
 from tokenmill.report.references import load_references

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tokenmill.console import say
-from tokenmill.pipeline.build import alone
+from tokenmill.pipeline.alone import alone
 from tokenmill.versioning.git import branch_to_push
 from tokenmill.versioning.publish import Publication, push, ready, register
 from tokenmill.versioning.registry import parse_reference

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tokenmill.layout import UPLOADS_FILE
-from tokenmill.pipeline.build import alone
+from tokenmill.pipeline.alone import alone
 from tokenmill.versioning.publish import check_build
 from tokenmill.versioning.upload import Uploaded
 from tokenmill.versioning.upload import upload as upload_files

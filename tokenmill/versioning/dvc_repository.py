@@ -18,8 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tokenmill import console
-from tokenmill.console import say
+from tokenmill.console import console, say
 from tokenmill.errors import VersionsError, room
 from tokenmill.storage.atomic import naming, read
 from tokenmill.storage.links import has_clones
