@@ -19,16 +19,8 @@ import pyarrow as pa
 
 import tokenmill
 from benchmarks import record
-from tokenmill.dataset.manifest import (
-    Files,
-    FileSet,
-    InputRows,
-    Manifest,
-    OutputShard,
-    SetPart,
-    TableFile,
-    write_manifest,
-)
+from tokenmill.dataset.entries import Files, FileSet, InputRows, OutputShard, SetPart, TableFile
+from tokenmill.dataset.manifest import Manifest, write_manifest
 from tokenmill.formats.interface import Shape
 from tokenmill.formats.parquet import write_tokens
 from tokenmill.formats.table import SET_FORMATS

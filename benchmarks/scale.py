@@ -27,16 +27,8 @@ from tokenmill import Counter, train_vocab
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.units import Unit, cut
-from tokenmill.dataset.manifest import (
-    MANIFEST_FILE,
-    InputRows,
-    InputShard,
-    Manifest,
-    OutputShard,
-    Reading,
-    read_manifest,
-    write_manifest,
-)
+from tokenmill.dataset.entries import InputRows, InputShard, OutputShard, Reading
+from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, read_manifest, write_manifest
 from tokenmill.pipeline.batches import batches_of, tasks_max
 from tokenmill.pipeline.unit_content import content
 from tokenmill.storage.unit_store import unit_key

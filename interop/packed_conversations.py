@@ -12,7 +12,7 @@ from tests.builders.chats import a_conversation, canonical, encoder, tokenizer
 from tokenmill.config.encode_params import Pack
 from tokenmill.corpus.reader import Batch
 from tokenmill.dataset.document_index import unit_index
-from tokenmill.dataset.manifest import Files
+from tokenmill.dataset.entries import Files
 from tokenmill.file_sets.arrangement import Arrangement, SetFacts, Work
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.formats.interface import Shape

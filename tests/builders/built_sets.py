@@ -3,7 +3,8 @@
 from typing import Any
 
 from tests.conftest import Project
-from tokenmill.dataset.manifest import FileSet, Manifest, read_manifest
+from tokenmill.dataset.entries import FileSet
+from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.formats.interface import Shape
 from tokenmill.formats.table import SET_FORMATS
 from tokenmill.formats.tokens import id_type

@@ -14,18 +14,18 @@ from tokenmill.chat.answers import AnswerCounts
 from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.corpus.reader import Batch
 from tokenmill.dataset.document_index import unit_index
-from tokenmill.dataset.manifest import (
+from tokenmill.dataset.entries import (
     ChatEntry,
     Files,
     FileSet,
     InputRows,
     InputShard,
-    Manifest,
     OutputShard,
     Reading,
     SetPart,
     TableFile,
 )
+from tokenmill.dataset.manifest import Manifest
 from tokenmill.errors import ChatError
 from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, n_tokens_of
 from tokenmill.file_sets.items import EncodedUnit

@@ -8,17 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from tokenmill.config.encode_params import Pack, Shuffle
-from tokenmill.dataset.manifest import (
-    Files,
-    FileSet,
-    InputRows,
-    Manifest,
-    OutputShard,
-    Reading,
-    SetPart,
-    TableFile,
-    write_manifest,
-)
+from tokenmill.dataset.entries import Files, FileSet, InputRows, OutputShard, Reading, SetPart, TableFile
+from tokenmill.dataset.manifest import Manifest, write_manifest
 from tokenmill.formats.index import INDEX_FORMAT, ITEMS
 from tokenmill.formats.interface import Format, Shape
 from tokenmill.formats.parquet import write_tokens

@@ -19,7 +19,7 @@ from tokenmill.corpus.dropped import find_none
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.reader import Batch
 from tokenmill.dataset.document_index import read_unit_index, unit_index
-from tokenmill.dataset.manifest import InputRows, OutputShard
+from tokenmill.dataset.entries import InputRows, OutputShard
 from tokenmill.dataset.tables import UNIT_INDEX_FILE
 from tokenmill.errors import ValidationError
 from tokenmill.formats.parquet import read_tokens, write_tokens

@@ -15,14 +15,8 @@ from tokenmill.checks.findings import in_manifest
 from tokenmill.checks.manifest_checks import wrong_digest, wrong_in_itself
 from tokenmill.checks.table_checks import differing_tables
 from tokenmill.dataset.document_index import read_unit_index
-from tokenmill.dataset.manifest import (
-    Manifest,
-    TableFile,
-    parse_manifest,
-    read_manifest,
-    read_manifest_file,
-    write_manifest,
-)
+from tokenmill.dataset.entries import TableFile
+from tokenmill.dataset.manifest import Manifest, parse_manifest, read_manifest, read_manifest_file, write_manifest
 from tokenmill.dataset.tables import (
     DOCUMENTS_FILE,
     UNIT_COUNTS_FILE,

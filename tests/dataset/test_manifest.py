@@ -6,7 +6,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenmill.dataset.manifest import ChatEntry, InputRows, InputShard, Manifest, OutputShard, Reading, SourceEntry
+from tokenmill.dataset.entries import ChatEntry, InputRows, InputShard, OutputShard, Reading, SourceEntry
+from tokenmill.dataset.manifest import Manifest
 
 NAMES = st.text('ab"\\\n é\u2028', min_size=1, max_size=6)
 READING = {"text_column": "text", "id_column": None, "text_separator": "\n"}

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders.conversation_sets import TOKENIZER
-from tokenmill.dataset.manifest import InputRows, Manifest, OutputShard, tokens_digest
+from tokenmill.dataset.entries import InputRows, OutputShard
+from tokenmill.dataset.manifest import Manifest, tokens_digest
 from tokenmill.dataset.tokens_digest import TokensDigest
 from tokenmill.formats.parquet import read_tokens, write_tokens
 from tokenmill.formats.tokens import schema

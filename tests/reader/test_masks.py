@@ -9,7 +9,8 @@ import tokenmill
 from tests.builders.conversation_sets import Conversation, arranged, files_of, manifest_of, write_sets, write_unit
 from tests.builders.document_sets import documents_dataset
 from tokenmill.config.encode_params import Pack, Shuffle
-from tokenmill.dataset.manifest import Files, write_manifest
+from tokenmill.dataset.entries import Files
+from tokenmill.dataset.manifest import write_manifest
 from tokenmill.errors import ParamsError, ValidationError
 
 ID_MAX = 60_000

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from tokenmill.artifacts.model_card import Card
 from tokenmill.config.training_params import Refresh
 from tokenmill.corpus.scripts import characters_by_script
-from tokenmill.dataset.manifest import Manifest, OutputShard
+from tokenmill.dataset.entries import OutputShard
+from tokenmill.dataset.manifest import Manifest
 from tokenmill.formats.parquet import read_tokens
 
 

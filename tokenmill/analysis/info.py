@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.analysis.beside import check_is_dataset
-from tokenmill.dataset.manifest import ChatEntry, read_manifest
+from tokenmill.dataset.entries import ChatEntry
+from tokenmill.dataset.manifest import read_manifest
 from tokenmill.quantities import size
 from tokenmill.report.file_sets import asked_weight, mixture_of, packing_of, sets_of, words_of_weight
 from tokenmill.versioning.stored import manifest_of

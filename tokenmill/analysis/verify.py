@@ -27,7 +27,8 @@ from tokenmill.config.source_params import Source
 from tokenmill.console import Progress, progress
 from tokenmill.corpus.dropped import find_rows
 from tokenmill.corpus.limits import UNBOUNDED
-from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, TableFile, read_manifest
+from tokenmill.dataset.entries import TableFile
+from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, read_manifest
 from tokenmill.errors import ValidationError
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY
 from tokenmill.rounds import Round, Rounds, T, Task

@@ -25,7 +25,8 @@ from tokenmill.checks.manifest_checks import (
 from tokenmill.checks.set_checks import SetStore, wrong_sets
 from tokenmill.checks.subject import RightFile, Subject
 from tokenmill.checks.table_checks import wrong_tables
-from tokenmill.dataset.manifest import MANIFEST_FILE, OutputShard, TableFile
+from tokenmill.dataset.entries import OutputShard, TableFile
+from tokenmill.dataset.manifest import MANIFEST_FILE
 from tokenmill.rounds import Rounds
 from tokenmill.storage.atomic import read
 

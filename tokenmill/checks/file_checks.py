@@ -24,8 +24,9 @@ from tokenmill.corpus.quarantine import GoodDocuments, piece_bad
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import read_index, trained, unit_index
+from tokenmill.dataset.entries import OutputShard
 from tokenmill.dataset.groups import GroupKeys, Groups, KnownGroups
-from tokenmill.dataset.manifest import MANIFEST_FILE, OutputShard
+from tokenmill.dataset.manifest import MANIFEST_FILE
 from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens_digest import TokensDigest

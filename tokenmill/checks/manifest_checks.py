@@ -12,7 +12,8 @@ from tokenmill.chat.answers import AnswerCounts, added
 from tokenmill.checks.findings import BUILD, COPY, FORCE, Finding, NotChecked, in_manifest
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.corpus.shards import Shard
-from tokenmill.dataset.manifest import DOCUMENTS_FOLDER, MANIFEST_FILE, InputRows, Manifest
+from tokenmill.dataset.entries import InputRows
+from tokenmill.dataset.manifest import DOCUMENTS_FOLDER, MANIFEST_FILE, Manifest
 from tokenmill.formats.tokens import id_type
 from tokenmill.storage.atomic import sha256_file
 from tokenmill.storage.checked_parquet import read_table

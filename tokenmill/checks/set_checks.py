@@ -12,7 +12,8 @@ import pyarrow as pa
 from tokenmill.checks.findings import FORCE, Finding, NotChecked, in_manifest, of_error
 from tokenmill.checks.subject import RightFile, Subject, encoded_units, table_inputs
 from tokenmill.console import Advance
-from tokenmill.dataset.manifest import MANIFEST_FILE, Files, FileSet, Manifest, SetPart
+from tokenmill.dataset.entries import Files, FileSet, SetPart
+from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest
 from tokenmill.dataset.tables import has_column
 from tokenmill.errors import ValidationError
 from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, Items, n_tokens_of

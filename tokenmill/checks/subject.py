@@ -6,7 +6,8 @@ from pathlib import Path
 
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.units import Unit
-from tokenmill.dataset.manifest import Manifest, OutputShard
+from tokenmill.dataset.entries import OutputShard
+from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import UNIT_INDEX_FILE, TableInput
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.storage.file_facts import Digests

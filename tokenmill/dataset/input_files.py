@@ -13,7 +13,8 @@ from tokenmill.corpus.parquet_files import read_metadata
 from tokenmill.corpus.shard_files import open_shard
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.units import Piece, Unit
-from tokenmill.dataset.manifest import InputRows, Manifest
+from tokenmill.dataset.entries import InputRows
+from tokenmill.dataset.manifest import Manifest
 from tokenmill.errors import ValidationError
 from tokenmill.storage.urls import StoredObject, is_url
 

@@ -4,17 +4,28 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 import tokenmill
 from tokenmill import _core
-from tokenmill.chat.answers import AnswerCounts
-from tokenmill.config.encode_params import Mask, Pack, Shuffle
 from tokenmill.config.record import Record
-from tokenmill.config.sources import Conversations, DocumentFormat, DocumentSource
+from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.units import source_folder
+from tokenmill.dataset.entries import (
+    ChatEntry,
+    Files,
+    FileSet,
+    InputShard,
+    MixedSource,
+    Origin,
+    OutputShard,
+    Reading,
+    SourceEntry,
+    TableFile,
+    conversations_of,
+)
 from tokenmill.errors import ValidationError as DatasetError
 from tokenmill.errors import first_finding
 from tokenmill.special_tokens import SpecialTokensInText
@@ -27,219 +38,10 @@ _READ = range(3, FORMAT_VERSION + 1)  # readable format versions; earlier ones l
 _SINCE_5 = ("files", "sets", "packed", "blends", "sources")
 
 
-def _counts_of(value: object) -> object:
-    if isinstance(value, dict) and value.keys() == set(AnswerCounts._fields):
-        return AnswerCounts(**value)
-    return value
-
-
-Answers = Annotated[
-    AnswerCounts, BeforeValidator(_counts_of), PlainSerializer(lambda counts: counts._asdict(), dict[str, int])
-]
-"""The counts of answers, an object in JSON."""
-
-
 class _Form(BaseModel):
     """The only field that manifests of all format versions have."""
 
     format_version: int
-
-
-_Count = Annotated[int, Field(le=2**40)]
-"""A number within one file, limited so that sums and draws over all files cannot overflow."""
-
-
-class InputShard(Record):
-    """An input file as it was encoded. `name`: relative to the project's folder. `source`: the name of its source; the key exists
-    only with named sources."""
-
-    name: str
-    n_bytes: int
-    sha256: str
-    source: str | None = None
-
-
-class InputRows(Record):
-    """Documents of the input file `name`, from row `first_row` on, which is line `first_line` of a .jsonl file (1 for others).
-    `n_documents` of them are in the dataset, `n_bad` in the quarantine, and `n_dropped` were left out by `source.drop`. `n_bad` is
-    null if the file is damaged: then all documents of this unit from `first_row` on are in the quarantine."""
-
-    name: str
-    first_row: _Count
-    first_line: _Count
-    n_documents: _Count
-    n_bad: _Count | None
-    n_dropped: _Count = 0
-
-    @property
-    def next_row(self) -> int | None:
-        """The row after these documents in the input file; None if the file is damaged."""
-        return None if self.n_bad is None else self.first_row + self.n_documents + self.n_bad + self.n_dropped
-
-
-class OutputShard(Record):
-    """A file of the dataset. `name` is relative to the dataset's folder. `unit`: the key of its unit in the unit store.
-    `text_bytes`: bytes of UTF-8 text; of conversations, the text that the template made of them. `rows`: the documents in its rows,
-    in order. `n_trained`: the trained tokens of conversations; the key is missing for texts. `answers`: counts of the
-    conversations' answers; the key is missing for texts and in a dataset of an earlier tokenmill. `tokens_sha256`: the TokensDigest
-    of its documents; the key is missing up to format 8."""
-
-    name: str
-    unit: str
-    n_bytes: _Count
-    sha256: str
-    n_documents: _Count
-    n_tokens: _Count
-    text_bytes: _Count
-    rows: list[InputRows] = Field(min_length=1)
-    n_trained: _Count | None = None
-    answers: Answers | None = None
-    tokens_sha256: str | None = None
-
-    @property
-    def pieces(self) -> list[tuple[str, int]]:
-        """The input file and first row of each piece of its unit."""
-        return [(one.name, one.first_row) for one in self.rows]
-
-
-class Origin(Record):
-    """The source of a tokenizer that was not trained here. `version` and `commit` are null for a file."""
-
-    source: str
-    name: str | None
-    version: str | None
-    commit: str | None
-
-
-class ConversationsEntry(Record):
-    """How rows of the input files become conversations: `source.messages_column` and `source.tools_column`, or
-    `source.template`."""
-
-    messages_column: str | None
-    tools_column: str | None
-    template: dict[str, list[str]] | None
-
-
-class Reading(Record):
-    """How documents are read from the input files: `source.text_column`, `source.id_column` and `source.text_separator`.
-    `conversations`: this key exists only for conversations. `format`: `source.format`; this key exists only if that is not null."""
-
-    text_column: str
-    id_column: str | None
-    text_separator: str | None
-    conversations: ConversationsEntry | None = None
-    format: DocumentFormat | None = None
-
-    def not_written(self) -> set[str]:
-        """The fields that manifest.json leaves out."""
-        return {name for name in ("conversations", "format") if getattr(self, name) is None}
-
-
-class SourceEntry(Reading):
-    """A named source: how its documents were read, its requested weight (`epochs`, or a budget of `tokens`; the other is null), and
-    the sums over its document files."""
-
-    name: str
-    special_tokens_in_text: SpecialTokensInText
-    epochs: float | None
-    tokens: int | None
-    n_documents: int
-    n_tokens: int
-    text_bytes: int
-
-
-class ChatEntry(Record):
-    """How conversations became tokens: the text of the chat template, its requested name, which tokens are trained, and the
-    template's variables. `n_trained`: the trained tokens in the documents' files.
-
-    `tool_use_template`: the tokenizer's own template for conversations with tools; `template` is null if the tokenizer has no
-    other. `train_key`: encode.chat.train_key. `train_next`: whether the special token after an answer is trained. Without a value,
-    these keys are missing. `answers`: sums over the files."""
-
-    template: str | None
-    template_name: str
-    mask: Mask
-    variables: dict[str, Any]
-    n_trained: int
-    tool_use_template: str | None = None
-    train_key: str | None = None
-    train_next: bool = False
-    answers: Answers | None = None
-
-    @property
-    def encoding(self) -> dict[str, Any]:
-        """The arguments of a ChatEncoder, which decide how conversations are encoded."""
-        return {
-            "template": self.template,
-            "tool_use_template": self.tool_use_template,
-            "mask": self.mask,
-            "variables": self.variables,
-            "train_key": self.train_key,
-            "train_next": self.train_next,
-        }
-
-    def not_written(self) -> set[str]:
-        """The fields that manifest.json leaves out."""
-        return {name for name in ("tool_use_template", "train_key", "train_next", "answers") if not getattr(self, name)}
-
-
-class TableFile(Record):
-    """A file of data/tables or of a file set. `name` is relative to data/tables, or to the dataset's folder."""
-
-    name: str
-    n_bytes: int
-    sha256: str
-
-
-class Files(Record):
-    """How the documents are arranged in the file sets: the parameters of `encode` that decide it. `pad_id`: the id that fills
-    sequences up to their length. `epochs`: how many passes over each named source the first split has, as a fraction like "3/2".
-    """
-
-    file_bytes: int
-    splits: dict[str, float]
-    split_group: str | None
-    shuffle: Shuffle | None
-    pack: Pack | None
-    pad_id: int | None
-    epochs: dict[str, str] = Field(default={})
-
-
-class SetPart(Record):
-    """One part of a file set: its files, by names relative to the dataset's folder. `n_items`: documents or sequences."""
-
-    files: list[TableFile]
-    n_items: int
-    n_tokens: int
-
-
-class MixedSource(Record):
-    """The share of the named source `source` in a split (null without splits). `epochs`: the passes over it, as a fraction like
-    "3/2". `n_documents`: counted as often as they occur. `n_tokens`: with packing, only those in sequences. The numbers are those
-    of one epoch; all epochs of a shuffled dataset have the same."""
-
-    split: str | None
-    source: str
-    epochs: str
-    n_documents: int
-    n_tokens: int
-
-
-class FileSet(Record):
-    """The files of one format for one split, source and epoch, each null if there is only one. A shuffled set mixes all sources.
-    `shared`: files that all parts share."""
-
-    format: str
-    split: str | None
-    source: str | None
-    epoch: int | None
-    parts: list[SetPart]
-    shared: list[TableFile]
-
-    @property
-    def files(self) -> list[TableFile]:
-        """All files of the set."""
-        return [file for part in self.parts for file in part.files] + self.shared
 
 
 class _Layout(NamedTuple):
@@ -435,27 +237,6 @@ class Manifest(Record):
     def source_names(self) -> dict[str, str]:
         """The name under which each input file is counted: its source's, or else its folder in data/raw."""
         return {one.name: one.source or source_folder(one.name) for one in self.inputs}
-
-
-def entry_of(conversations: Conversations | None) -> ConversationsEntry | None:
-    """The manifest's entry of how rows become conversations."""
-    if conversations is None:
-        return None
-    parts = conversations.template
-    return ConversationsEntry(
-        messages_column=conversations.column,
-        tools_column=conversations.tools_column,
-        template=None if parts is None else {role: list(some) for role, some in parts},
-    )
-
-
-def conversations_of(entry: ConversationsEntry | None) -> Conversations | None:
-    """The inverse of `entry_of`."""
-    if entry is None:
-        return None
-    parts = entry.template
-    template = None if parts is None else tuple((role, tuple(some)) for role, some in parts.items())
-    return Conversations(entry.messages_column, entry.tools_column, template)
 
 
 def _columns(one: Reading) -> tuple[str, str | None, str | None]:

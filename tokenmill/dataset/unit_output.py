@@ -15,14 +15,8 @@ from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped, reasons_of, wri
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, LeftOut, left_out, read_quarantine, write_left
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import read_index, unit_of_index
-from tokenmill.dataset.manifest import (
-    DOCUMENTS_FOLDER,
-    MANIFEST_FILE,
-    InputRows,
-    Manifest,
-    OutputShard,
-    read_manifest_file,
-)
+from tokenmill.dataset.entries import InputRows, OutputShard
+from tokenmill.dataset.manifest import DOCUMENTS_FOLDER, MANIFEST_FILE, Manifest, read_manifest_file
 from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.errors import ValidationError

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from tokenmill.config.encode_params import Pack
 from tokenmill.console import Advance
 from tokenmill.corpus.dropped import Starts
-from tokenmill.dataset.manifest import Files, MixedSource
+from tokenmill.dataset.entries import Files, MixedSource
 from tokenmill.file_sets.items import (
     EncodedUnit,
     Part,

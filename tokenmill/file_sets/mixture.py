@@ -8,7 +8,7 @@ import numpy as np
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.text_digests import text_keys
 from tokenmill.dataset.document_index import read_unit_index
-from tokenmill.dataset.manifest import FileSet, SourceEntry
+from tokenmill.dataset.entries import FileSet, SourceEntry
 from tokenmill.dataset.splits import epochs_of_budget
 from tokenmill.errors import ParamsError
 from tokenmill.file_sets.items import Choice, EncodedUnit

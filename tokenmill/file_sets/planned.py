@@ -11,7 +11,7 @@ from math import ceil
 
 from tokenmill.corpus.shard_ranges import ends_chunk
 from tokenmill.dataset.document_index import read_unit_index
-from tokenmill.dataset.manifest import Files, MixedSource
+from tokenmill.dataset.entries import Files, MixedSource
 from tokenmill.file_sets.items import Choice, EncodedUnit, Part
 from tokenmill.file_sets.order import Order, order_key
 from tokenmill.formats.interface import Shape

@@ -9,7 +9,8 @@ from typing import NamedTuple, TypeGuard
 
 from tokenmill.checks.findings import raise_first
 from tokenmill.checks.manifest_checks import wrong_names
-from tokenmill.dataset.manifest import Files, FileSet, Manifest, read_manifest
+from tokenmill.dataset.entries import Files, FileSet
+from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.errors import ParamsError, ValidationError, did_you_mean
 from tokenmill.formats.index import INDEX_FORMAT
 from tokenmill.formats.interface import Format, Shape

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from tokenmill.dataset.manifest import Manifest, SourceEntry
+from tokenmill.dataset.entries import SourceEntry
+from tokenmill.dataset.manifest import Manifest
 
 
 def sets_of(manifest: Manifest) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from tokenmill.chat.shipped import templates_of
 from tokenmill.config.encode_params import Chat, Pack, StopToken
 from tokenmill.console import say
 from tokenmill.dataset.document_index import read_unit_index
-from tokenmill.dataset.manifest import ChatEntry
+from tokenmill.dataset.entries import ChatEntry
 from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.layout import TOKENIZER_DIRECTORY

@@ -12,15 +12,8 @@ from tokenmill.config.sources import EPOCHS_MAX, DocumentSource
 from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, check_limit, write_quarantine
 from tokenmill.corpus.units import Unit, source_name
-from tokenmill.dataset.manifest import (
-    ChatEntry,
-    Files,
-    InputShard,
-    Manifest,
-    OutputShard,
-    tokens_digest,
-    write_manifest,
-)
+from tokenmill.dataset.entries import ChatEntry, Files, InputShard, OutputShard
+from tokenmill.dataset.manifest import Manifest, tokens_digest, write_manifest
 from tokenmill.dataset.tables import UNIT_INDEX_FILE, TableInput, write_tables
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, output_shard
 from tokenmill.errors import ParamsError

@@ -11,14 +11,8 @@ from tokenmill.config.lockfile import Pin, pinned
 from tokenmill.config.source_params import Source
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.units import Unit
-from tokenmill.dataset.manifest import (
-    Origin,
-    OutputShard,
-    Reading,
-    SourceEntry,
-    engine_version,
-    entry_of,
-)
+from tokenmill.dataset.entries import Origin, OutputShard, Reading, SourceEntry, entry_of
+from tokenmill.dataset.manifest import engine_version
 from tokenmill.formats.tokens import id_type
 from tokenmill.pipeline.project import Project
 from tokenmill.stages.encoder import Encoder

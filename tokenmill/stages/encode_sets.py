@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tokenmill.config.encode_params import Encode, FormatName
 from tokenmill.console import Advance, say
-from tokenmill.dataset.manifest import Files, FileSet, MixedSource, SetPart, TableFile
+from tokenmill.dataset.entries import Files, FileSet, MixedSource, SetPart, TableFile
 from tokenmill.errors import ParamsError
 from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, Items, SetFacts, n_tokens_of
 from tokenmill.file_sets.items import EncodedUnit

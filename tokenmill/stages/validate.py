@@ -18,7 +18,8 @@ from tokenmill.checks.subject import NO_DROP, Inputs, RightFile, Subject
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import starts_of
 from tokenmill.corpus.units import Unit
-from tokenmill.dataset.manifest import Manifest, OutputShard, TableFile, read_manifest
+from tokenmill.dataset.entries import OutputShard, TableFile
+from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.dataset.tables import UNIT_INDEX_FILE
 from tokenmill.layout import (
     QUARANTINE_DIRECTORY,
