@@ -5,6 +5,7 @@ The text of obstore's own errors is not shown: it holds the request's address, w
 
 import re
 from socket import gethostname
+from typing import NamedTuple
 
 from tokenmill.errors import CorpusError, PassingError, StorageError, TokenmillError
 
@@ -24,79 +25,91 @@ _PASSING_WORDS = {
     "kind: Decode": "the connection was cut",
     "kind: Request": "the connection was cut",
 }
-_OF_CREDENTIALS = (
-    "/latest/api/token",
-    "/latest/meta-data",
-    "/computeMetadata/",
-    "/metadata/identity/",
-    "CredentialsError",
+_NO_CREDENTIALS = re.compile(
+    "/latest/api/token|/latest/meta-data|/computeMetadata/|/metadata/identity/|CredentialsError"
 )
-_OF_GOOGLE_FILE = ("OpenCredentials", "DecodeCredentials", "ReadPem")
-_OF_AZURE_KEY = ("InvalidAccessKey {", "MissingSasComponent")
-_OF_REGION = (
-    "AuthorizationHeaderMalformed",
-    "PermanentRedirect",
-    "IllegalLocationConstraintException",
-    "incorrectly configured region",
+
+
+class _Lasting(NamedTuple):
+    """An error that does not pass. `pattern`: a regex that finds it in the name of the error's class, a colon, and its text. In
+    `what` and `fix`, {said} stands for the storage's own answer, {host} for this machine, {cloud} for the storage in names of
+    environment variables. `is_of_bucket`: whether the message names the bucket in place of the object."""
+
+    pattern: str
+    what: str
+    fix: str
+    is_of_bucket: bool = False
+
+
+_LASTING = (
+    _Lasting(
+        "OpenCredentials|DecodeCredentials|ReadPem",
+        "the file of Google's credentials on {host} (GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_SERVICE_ACCOUNT, or gcloud's own) is "
+        "missing, or is none of the kinds service_account and authorized_user, with a whole key.",
+        "Name a file that Google's console or `gcloud auth application-default login` wrote.",
+    ),
+    _Lasting(
+        "InvalidAccessKey {|MissingSasComponent",
+        "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN is not written as Azure gives it.",
+        "Copy it again, whole.",
+    ),
+    _Lasting(
+        "(?s)(?=.*builder error).*http://",
+        "the endpoint has no TLS, so others on the network can read the data.",
+        "Name an https:// endpoint, or set {cloud}_ALLOW_HTTP=true.",
+    ),
+    _Lasting(
+        "AuthorizationHeaderMalformed|PermanentRedirect|IllegalLocationConstraintException|incorrectly configured region",
+        "the bucket is in another region than the client.",
+        "Set AWS_REGION to the bucket's region.",
+    ),
+    _Lasting(
+        "InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|AuthenticationFailed|status code: 401",
+        "the storage does not take the credentials ({said}).",
+        "Correct or renew them.",
+    ),
+    _Lasting(
+        "NoSuchBucket|ContainerNotFound|The specified bucket does not exist",
+        "there is no such bucket.",
+        "Correct its name, or the endpoint that the client asks.",
+        is_of_bucket=True,
+    ),
+    _Lasting(
+        "status code: 403|^PermissionDeniedError:|^UnauthenticatedError:",
+        "access is denied ({said}).",
+        "Use credentials that may do this.",
+    ),
+    _Lasting(
+        "^InvalidPathError:",
+        "an object below it has a name with an empty part (`//`), `.` or `..`, which the client cannot name.",
+        "Rename the object, or narrow the glob to another folder.",
+    ),
+    _Lasting("MissingAccount", "no storage account is named.", "Set AZURE_STORAGE_ACCOUNT_NAME."),
 )
-_OF_KEYS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "AuthenticationFailed")
 
 
 def storage_error(url: str, error: Exception) -> TokenmillError:
     """The error to raise for one that obstore raised at a URL. What may pass is a PassingError."""
-    text = str(error)
+    text, kind = str(error), type(error).__name__
     found, code = _STATUS.search(text), _CODE.search(text)
     status = int(found[1]) if found else 0
-    said = f"{found[1]}{found[2] or ''}".strip() if found else ""
-    said = ", ".join(word for word in (said, code[1] if code else "") if word)
-    scheme, bucket = url.partition("/")[0], "/".join(url.split("/")[:3])
-    if any(word in text for word in _OF_CREDENTIALS):
+    said = ", ".join([*([f"{found[1]}{found[2] or ''}".strip()] if found else []), *([code[1]] if code else [])])
+    scheme = url.partition("/")[0]
+    if _NO_CREDENTIALS.search(text):
         return no_credentials(url)
-    if any(word in text for word in _OF_GOOGLE_FILE):
-        return StorageError(
-            url,
-            f"the file of Google's credentials on {gethostname()} (GOOGLE_APPLICATION_CREDENTIALS, "
-            "GOOGLE_SERVICE_ACCOUNT, or gcloud's own) is missing, or is none of the kinds service_account and "
-            "authorized_user, with a whole key.",
-            "Name a file that Google's console or `gcloud auth application-default login` wrote.",
-        )
-    if any(word in text for word in _OF_AZURE_KEY):
-        return StorageError(
-            url,
-            "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN is not written as Azure gives it.",
-            "Copy it again, whole.",
-        )
-    if "builder error" in text and "http://" in text:
-        variable = {"gs:": "GOOGLE", "az:": "AZURE"}.get(scheme, "AWS")
-        return StorageError(
-            url,
-            "the endpoint has no TLS, so others on the network can read the data.",
-            f"Name an https:// endpoint, or set {variable}_ALLOW_HTTP=true.",
-        )
-    if any(word in text for word in _OF_REGION):
-        return StorageError(
-            url, "the bucket is in another region than the client.", "Set AWS_REGION to the bucket's region."
-        )
-    if any(word in text for word in _OF_KEYS) or status == 401:
-        return StorageError(url, f"the storage does not take the credentials ({said}).", "Correct or renew them.")
-    if "NoSuchBucket" in text or "ContainerNotFound" in text or "The specified bucket does not exist" in text:
-        return StorageError(
-            bucket, "there is no such bucket.", "Correct its name, or the endpoint that the client asks."
-        )
-    if status == 403 or type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
-        return StorageError(url, f"access is denied ({said or 'no permission'}).", "Use credentials that may do this.")
-    if type(error).__name__ == "InvalidPathError":
-        return StorageError(
-            url,
-            "an object below it has a name with an empty part (`//`), `.` or `..`, which the client cannot name.",
-            "Rename the object, or narrow the glob to another folder.",
-        )
+    for one in _LASTING:
+        if re.search(one.pattern, f"{kind}: {text}"):
+            words = {
+                "said": said or "no permission",
+                "host": gethostname(),
+                "cloud": {"gs:": "GOOGLE", "az:": "AZURE"}.get(scheme, "AWS"),
+            }
+            place = "/".join(url.split("/")[:3]) if one.is_of_bucket else url
+            return StorageError(place, one.what.format(**words), one.fix.format(**words))
     if isinstance(error, FileNotFoundError):
         return gone(url)
-    if type(error).__name__ == "PreconditionError":
+    if kind == "PreconditionError":
         return changed(url)
-    if "MissingAccount" in text:
-        return StorageError(url, "no storage account is named.", "Set AZURE_STORAGE_ACCOUNT_NAME.")
     why = next((words for word, words in _PASSING_WORDS.items() if word in text), None)
     if status >= 500 or status in _PASSING_STATUS or (not status and why):
         return PassingError(
@@ -105,9 +118,7 @@ def storage_error(url: str, error: Exception) -> TokenmillError:
             f"Check the network and, for {scheme}//, the endpoint; then run the command again: what is finished is "
             "kept.",
         )
-    return StorageError(
-        url, f"the storage refuses the request ({said or type(error).__name__}).", "Check the URL and the endpoint."
-    )
+    return StorageError(url, f"the storage refuses the request ({said or kind}).", "Check the URL and the endpoint.")
 
 
 def gone(url: str) -> CorpusError:
