@@ -12,6 +12,7 @@ from tokenmill.analysis.compare import compare, lines_of
 from tokenmill.analysis.inspect import check_tokenizer
 from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import Batch, find_shards, read_batches
+from tokenmill.tokenizer.reading import read_json
 
 
 def trained(texts: list[str], vocab_size: int, pattern: str = "gpt2") -> Tokenizer:
@@ -137,7 +138,7 @@ def of_characters(n_merges: int) -> Tokenizer:
         "decoder": {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
         "model": {**model, "byte_fallback": True, "fuse_unk": True},
     }
-    return Tokenizer._from_json(json.dumps(document).encode(), "tokenizer.json", 1)
+    return Tokenizer.of(read_json(json.dumps(document).encode(), "tokenizer.json"), "tokenizer.json", 1)
 
 
 def test_of_the_merges_of_characters_one_for_each_token_is_compared() -> None:

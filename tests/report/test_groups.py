@@ -8,6 +8,7 @@ from tokenmill import Counter, train_vocab
 from tokenmill.report.groups import Measured, measure, scripts_of, words_of
 from tokenmill.report.health import health_of
 from tokenmill.report.panel import PANEL, panel_of
+from tokenmill.tokenizer.reading import read_json
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 
@@ -61,7 +62,7 @@ def test_a_token_that_its_own_text_does_not_give_is_unreached() -> None:
     tokenizer = tokenizer_of("abcd abcd", 0)
     document = tokenizer.document
     document["model"]["vocab"]["xyz"] = 256  # no merge makes it
-    loaded = Tokenizer._from_json(json.dumps(document).encode(), "here", 0)
+    loaded = Tokenizer.of(read_json(json.dumps(document).encode(), "here"), "here", 0)
     found = health_of(loaded, dict.fromkeys(loaded.ids, 0))
     assert [one["token"] for one in found["unreached"]["first"]] == ["xyz"]
 

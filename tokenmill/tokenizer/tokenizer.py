@@ -11,20 +11,21 @@ from dataclasses import replace
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from tokenmill import _core
 from tokenmill.arguments import at_least, threads_or_all
-from tokenmill.errors import CorpusError, ParamsError, SpecialTokenError, TokenizerError
+from tokenmill.errors import CorpusError, SpecialTokenError, TokenizerError
 from tokenmill.pretokenizers import patterns
 from tokenmill.pretokenizers.tokenizer_json import BeyondCore
-from tokenmill.special_tokens import Refusal, SpecialTokensInText, check_policy, listed
+from tokenmill.special_tokens import Refusal, SpecialTokensInText, check_policy
+from tokenmill.tokenizer.engine import Engine, texts_for
 from tokenmill.tokenizer.formats import tiktoken_file, tokenizer_json
-from tokenmill.tokenizer.formats.files import file_of, read_tokenizer_file
-from tokenmill.tokenizer.formats.folder import json_of, with_folder
-from tokenmill.tokenizer.formats.schema import read_document
+from tokenmill.tokenizer.formats.files import file_of
 from tokenmill.tokenizer.ids import Ids, plain_ids, plain_lists, refusal
 from tokenmill.tokenizer.model import AddedToken, Model, digest_of, encoder_of
+from tokenmill.tokenizer.reading import ForeignModel, read_json, read_model
+from tokenmill.tokenizer.saving import as_json, config_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,19 +34,9 @@ if TYPE_CHECKING:
     from tokenmill.arrow_texts import Texts
 
 CACHE_MB_MAX = 256
-_UNLIMITED = 1000000000000000019884624838656  # transformers' model_max_length for a tokenizer without one
 
 
 _T = TypeVar("_T")
-
-
-class _Engine(Protocol):
-    def encode(self, text: str) -> list[int]: ...
-    def encode_batch(self, texts: Any, threads: int, begin_id: int | None = None, end_id: int | None = None) -> Any: ...
-    def count_tokens(self, texts: Any, threads: int) -> Any: ...
-    def decode(self, ids: Any) -> str: ...
-    def decode_bytes(self, ids: Any) -> bytes: ...
-    def decode_batch(self, ids: Any, threads: int) -> Any: ...
 
 
 class TokenizerReference(NamedTuple):
@@ -84,7 +75,7 @@ class Tokenizer:
         encoder = cache(
             partial(encoder_of, model)
         )  # no closure holds self, so that memory is freed without the collector
-        self._make_engine: Callable[[bool], _Engine] = lambda allow: _core_engine(model, encoder(), allow, cache_mb_max)
+        self._make_engine: Callable[[bool], Engine] = lambda allow: _core_engine(model, encoder(), allow, cache_mb_max)
         self._model: Model | None = model
         if place is not None:
             try:
@@ -126,27 +117,14 @@ class Tokenizer:
             return cls._from_version(str(path), str(repo), public_key, cache_mb_max)
         cache_mb_max = at_least(0, cache_mb_max, "cache_mb_max")
         file = file_of(Path(path))
-        content = read_tokenizer_file(file)
-        if file.suffix != ".tiktoken":
-            if pattern is not None or special_tokens is not None:
-                raise TokenizerError(
-                    file, "pattern= and special_tokens= go with a .tiktoken file; tokenizer.json has its own."
-                )
-            return cls._from_json(content, str(file), cache_mb_max, None if file == Path(path) else file.parent)
-        if pattern is None:
-            names = ", ".join(patterns.names())
-            raise TokenizerError(
-                file,
-                "a .tiktoken file does not say how text is split.",
-                f"Give pattern= (--pattern): {names}, or a regex.",
-            )
-        steps = patterns.steps_of(pattern)
-        ranks = tiktoken_file.read_ranks(content, str(file))
-        model = tiktoken_file.model_of(ranks, steps, special_tokens or {}, str(file))
-        if b"" in ranks:  # which the core cannot decode
-            document = tokenizer_json.document_of(tiktoken_file.with_own_ranks(model))
-            return cls._from_json(_json(document), str(file), cache_mb_max)
-        return cls(model, str(file), cache_mb_max)
+        return cls.of(read_model(Path(path), pattern, special_tokens), str(file), cache_mb_max)
+
+    @classmethod
+    def of(cls, model: Model | ForeignModel, place: str, cache_mb_max: int) -> Tokenizer:
+        """The tokenizer of a model that was read from `place`. Raises TokenizerError if the model contradicts itself."""
+        if isinstance(model, Model):
+            return cls(model, place, cache_mb_max)
+        return cls._of_foreign(model, place, cache_mb_max)
 
     @classmethod
     def _from_version(cls, reference: str, repo: str, public_key: str | Path | None, cache_mb_max: int) -> Tokenizer:
@@ -160,34 +138,13 @@ class Tokenizer:
             return cls.load(Path(folder) / "tokenizer", cache_mb_max=cache_mb_max)
 
     @classmethod
-    def _from_json(cls, content: bytes, place: str, cache_mb_max: int, directory: Path | None = None) -> Tokenizer:
-        """A tokenizer of a tokenizer.json. `directory`: the folder whose other files count as well; None if the file is alone."""
-        document = alone = read_document(content, place, merges_as_ids=True)
-        if directory is not None:
-            document = with_folder(alone, directory)
-        if document.get("normalizer") is not None and sum(one["normalized"] for one in document["added_tokens"]) > 1:
-            from tokenmill.tokenizer.tokenizers_engine import check_distinct
-
-            check_distinct(document, place)
-        try:
-            return cls(tokenizer_json.model_of(document), place, cache_mb_max)
-        except BeyondCore as beyond:
-            is_changed = document is not alone
-            document = read_document(content, place)  # with the texts of its merges
-            if directory is not None and is_changed:
-                document = with_folder(document, directory)
-                content = json_of(document)
-            return cls._from_tokenizers(document, content, place, str(beyond), cache_mb_max)
-
-    @classmethod
-    def _from_tokenizers(
-        cls, document: dict[str, Any], content: bytes, place: str, reason: str, cache_mb_max: int
-    ) -> Tokenizer:
+    def _of_foreign(cls, model: ForeignModel, place: str, cache_mb_max: int) -> Tokenizer:
         """A tokenizer that is not byte-level. The core encodes with it if it can do so exactly."""
         from tokenmill.tokenizer.character_engine import CharacterEngine
         from tokenmill.tokenizer.tokenizers_engine import TokenizersEngine
 
-        reasons = [reason]  # that of a tokenizer of characters is the last
+        document, content = model.document, model.content
+        reasons = [model.reason]  # that of a tokenizer of characters is the last
 
         def make(allow: bool) -> TokenizersEngine:
             try:
@@ -233,25 +190,14 @@ class Tokenizer:
         """
         from tokenmill.storage.atomic import write_atomic
 
-        config: dict[str, Any] = {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_max_length": _UNLIMITED if model_max_length is None else model_max_length,
-            "clean_up_tokenization_spaces": False,
+        names = {
+            "begin_of_document": begin_of_document,
+            "end_of_document": end_of_document,
+            "pad_token": pad_token,
+            "unk_token": unk_token,
         }
-        for name, key, token in (
-            ("begin_of_document", "bos_token", begin_of_document),
-            ("end_of_document", "eos_token", end_of_document),
-            ("pad_token", "pad_token", pad_token),
-            ("unk_token", "unk_token", unk_token),
-        ):
-            if token is None:
-                continue
-            if token not in self.special_tokens:
-                raise ParamsError(
-                    name, f"{token!r} is no special token of this tokenizer; it has: {listed(self.special_tokens)}."
-                )
-            config[key] = token
-        files = {"tokenizer.json": self._file, "tokenizer_config.json": _json(config)}
+        config = config_of(self.special_tokens, names, model_max_length)
+        files = {"tokenizer.json": self._file, "tokenizer_config.json": as_json(config)}
         if self._model is not None:
             files["vocab.tiktoken"] = tiktoken_file.write_ranks(self._model)
         for name, content in files.items():
@@ -339,7 +285,7 @@ class Tokenizer:
         engine = self._engine_for(special)
         if special == "reject":
             texts = one_array(texts)
-        found = run(engine, _for(engine, texts), threads_or_all(threads))
+        found = run(engine, texts_for(engine, texts), threads_or_all(threads))
         if special == "reject":  # after the engine, which has checked that these are texts
             self._check_special(special, texts.cast(pa.large_string()).to_pylist())  # type: ignore[union-attr]
         return found
@@ -359,7 +305,7 @@ class Tokenizer:
             frequent = pc.select_k_unstable(counts, min(pretokens_max, counts.num_rows), [("count", "descending")])
             engine.warm(counts["pretoken"].take(frequent))
 
-    def _engine_for(self, special: SpecialTokensInText) -> _Engine:
+    def _engine_for(self, special: SpecialTokensInText) -> Engine:
         check_policy(special)
         return self._allowing if special == "allow" else self._engine
 
@@ -375,11 +321,11 @@ class Tokenizer:
                         raise SpecialTokenError(i, None, token)
 
     @cached_property
-    def _engine(self) -> _Engine:
+    def _engine(self) -> Engine:
         return self._make_engine(False)
 
     @cached_property
-    def _allowing(self) -> _Engine:
+    def _allowing(self) -> Engine:
         return self._make_engine(True)
 
     @cached_property
@@ -417,9 +363,8 @@ class Tokenizer:
         ]
         document = {**self._document, "added_tokens": added_tokens}
         content = json.dumps(document, ensure_ascii=False).encode()
-        return Tokenizer._from_tokenizers(
-            document, content, "tokenizer.json", self.engine_reason or "", self._cache_mb_max
-        )
+        foreign = ForeignModel(document, content, self.engine_reason or "")
+        return Tokenizer._of_foreign(foreign, "tokenizer.json", self._cache_mb_max)
 
     @cached_property
     def added_tokens(self) -> tuple[AddedToken, ...]:
@@ -569,7 +514,7 @@ class Tokenizer:
     @cached_property
     def _file(self) -> bytes:
         """The tokenizer.json that `save` writes."""
-        return self._content if self._model is None else _json(self.document)
+        return self._content if self._model is None else as_json(self.document)
 
     def __repr__(self) -> str:
         return f"<Tokenizer of {self.vocab_size:,} tokens, engine {self.engine}, digest {self.digest[:16]}>"
@@ -581,7 +526,7 @@ class Tokenizer:
 @lru_cache(maxsize=2)
 def unpickled(content: bytes, cache_mb_max: int) -> Tokenizer:
     """The tokenizer of a pickle."""
-    return Tokenizer._from_json(content, "tokenizer.json", cache_mb_max)
+    return Tokenizer.of(read_json(content, "tokenizer.json"), "tokenizer.json", cache_mb_max)
 
 
 @lru_cache(maxsize=4)
@@ -594,24 +539,7 @@ def referred(reference: TokenizerReference) -> Tokenizer:
     return tokenizer.shared_in(Path(path))
 
 
-def _core_engine(model: Model, encoder: _core.Encoder, allow_special: bool, cache_mb_max: int) -> _Engine:
+def _core_engine(model: Model, encoder: _core.Encoder, allow_special: bool, cache_mb_max: int) -> Engine:
     from tokenmill.tokenizer.core_engine import engine_of
 
     return engine_of(model, encoder, allow_special, min(cache_mb_max * 10**6, sys.maxsize))
-
-
-def _for(engine: _Engine, texts: Texts) -> Any:
-    """The texts in the form that the engine takes; only the core takes them without a copy."""
-    from tokenmill.arrow_texts import for_core, one_array
-    from tokenmill.tokenizer.core_engine import PreparedCore
-
-    return for_core(texts) if isinstance(engine, _core.Encoder | PreparedCore) else one_array(texts)
-
-
-def _json(document: dict[str, Any]) -> bytes:
-    import msgspec
-
-    try:
-        return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
-    except OverflowError:  # an integer beyond 64 bits; the json module takes ten times as long to indent
-        return (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode()
