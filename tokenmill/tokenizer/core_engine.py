@@ -1,6 +1,7 @@
 """The core as an engine, with the two steps that may come before it: normalizing, and cutting at added tokens."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
 from typing import Any
@@ -39,15 +40,14 @@ def engine_of(
     if not needed and not model.nfc and not model.add_prefix_space:
         return whole
     again = native and in_core is early and bool(early.shown)  # search here only in a text that normalizing changes
-    return PreparedCore(
-        whole,
-        make_bare=lambda: finding(()),
+    preparing = Preparing(
         early=early.finder() if early in needed or again else None,
         early_in_core=again,
         late=late.finder(model.nfc) if late in needed else None,
         nfc=model.nfc,
         add_prefix_space=model.add_prefix_space,
     )
+    return PreparedCore(whole, lambda: finding(()), preparing)
 
 
 class _Phase:
@@ -62,28 +62,30 @@ class _Phase:
         return Finder(self.shown, self.hidden, nfc)
 
 
+@dataclass(frozen=True)
+class Preparing:
+    """How a text is prepared. `early` and `late` cut it before and after normalizing; None: there is nothing to cut at.
+    `early_in_core`: the core finds the early tokens itself, so Python cuts only a text that normalizing changes."""
+
+    early: Finder | None
+    early_in_core: bool
+    late: Finder | None
+    nfc: bool
+    add_prefix_space: bool
+
+
 class PreparedCore:
     """Prepares a text in Python and encodes the pieces with the core. A text that needs no preparing goes to the core as it is.
 
-    `whole` is the core's encoder for both. `early` and `late` cut before and after normalizing. `early_in_core` means that
-    `whole` finds the early tokens itself, so Python cuts only a text that normalizing changes. Normalizing may create the text
-    of an early token, which must stay text; such pieces go to a core that finds no added tokens.
+    `whole` is the core's encoder for both. Normalizing may create the text of an early token, which must stay text; such pieces go
+    to a core that finds no added tokens, which `make_bare` makes.
     """
 
-    def __init__(
-        self,
-        whole: _core.Encoder,
-        make_bare: Callable[[], _core.Encoder],
-        early: Finder | None,
-        early_in_core: bool,
-        late: Finder | None,
-        nfc: bool,
-        add_prefix_space: bool,
-    ) -> None:
+    def __init__(self, whole: _core.Encoder, make_bare: Callable[[], _core.Encoder], preparing: Preparing) -> None:
         self._whole, self._make_bare = whole, make_bare
-        self._early, self._early_in_core, self._late = early, early_in_core, late
-        self._nfc, self._add_prefix_space = nfc, add_prefix_space
-        self._only_normalizes = not (late or add_prefix_space or (early and not early_in_core))
+        self._early, self._early_in_core, self._late = preparing.early, preparing.early_in_core, preparing.late
+        self._nfc, self._add_prefix_space = preparing.nfc, preparing.add_prefix_space
+        self._only_normalizes = not (self._late or self._add_prefix_space or (self._early and not self._early_in_core))
         self.decode: Callable[[list[int] | ArrowArray], str] = whole.decode
         self.decode_bytes: Callable[[list[int] | ArrowArray], bytes] = whole.decode_bytes
         self.decode_batch: Callable[[Any, int], Any] = whole.decode_batch
