@@ -27,7 +27,7 @@ from tokenmill import Counter, train_vocab
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.units import Unit, cut
-from tokenmill.dataset.entries import InputRows, InputShard, OutputShard, Reading
+from tokenmill.dataset.entries import InputRows, InputShard, OutputShard, ReadingEntry
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, read_manifest, write_manifest
 from tokenmill.pipeline.batches import batches_of, tasks_max
 from tokenmill.pipeline.unit_content import content
@@ -187,7 +187,7 @@ def manifest_of(shards: Sequence[Shard], units: Sequence[Unit], keys: Sequence[s
         text_bytes=len(units) * 50_000_000,
         n_bad=0,
         quarantine_sha256=invented("quarantine"),
-        source=Reading(text_column="text", id_column="id", text_separator=None),
+        source=ReadingEntry(text_column="text", id_column="id", text_separator=None),
         inputs=[InputShard(name=one.name, n_bytes=one.n_bytes, sha256=invented(one.name)) for one in shards],
         shards=[
             OutputShard(

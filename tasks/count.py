@@ -5,13 +5,13 @@ from typing import Any
 from prefect import State, task
 
 from tokenmill.orchestration.prefect_tasks import STAGE_TASK, PrefectTasks, run_batch
-from tokenmill.pipeline.batches import Batch
+from tokenmill.pipeline.batches import TaskBatch
 from tokenmill.pipeline.build import Build
 from tokenmill.stages import recipe
 
 
 @task(name="count", **STAGE_TASK)
-def count_batch(batch: Batch) -> State[Any]:
+def count_batch(batch: TaskBatch) -> State[Any]:
     """Counts the pre-tokens of a batch of units of documents."""
     return run_batch(batch)
 

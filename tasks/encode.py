@@ -5,13 +5,13 @@ from typing import Any
 from prefect import State, task
 
 from tokenmill.orchestration.prefect_tasks import STAGE_TASK, PrefectTasks, run_batch
-from tokenmill.pipeline.batches import Batch
+from tokenmill.pipeline.batches import TaskBatch
 from tokenmill.pipeline.build import Build
 from tokenmill.stages import recipe
 
 
 @task(name="encode", **STAGE_TASK)
-def encode_batch(batch: Batch) -> State[Any]:
+def encode_batch(batch: TaskBatch) -> State[Any]:
     """Encodes a batch of units of documents, each into one file of tokens."""
     return run_batch(batch)
 

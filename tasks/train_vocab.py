@@ -5,13 +5,13 @@ from typing import Any
 from prefect import State, task
 
 from tokenmill.orchestration.prefect_tasks import STAGE_TASK, OneTask, run_batch
-from tokenmill.pipeline.batches import Batch
+from tokenmill.pipeline.batches import TaskBatch
 from tokenmill.pipeline.build import Build
 from tokenmill.stages import recipe
 
 
 @task(name="train-vocab", **STAGE_TASK)
-def train(batch: Batch) -> State[Any]:
+def train(batch: TaskBatch) -> State[Any]:
     """Learns the tokenizer."""
     return run_batch(batch)
 

@@ -5,13 +5,13 @@ from typing import Any
 from prefect import State, task
 
 from tokenmill.orchestration.prefect_tasks import STAGE_TASK, PrefectTasks, run_batch
-from tokenmill.pipeline.batches import Batch
+from tokenmill.pipeline.batches import TaskBatch
 from tokenmill.pipeline.build import Build
 from tokenmill.stages import recipe
 
 
 @task(name="validate", **STAGE_TASK)
-def validate_batch(batch: Batch) -> State[Any]:
+def validate_batch(batch: TaskBatch) -> State[Any]:
     """Checks a batch of units of the token dataset against their documents."""
     return run_batch(batch)
 

@@ -15,7 +15,7 @@ import pytest
 from tests.builders.teams import cli
 from tests.conftest import Project, make_project
 from tokenmill import Counter, train_vocab
-from tokenmill.analysis.locate import N_LISTED_MAX, Document, lines_of, locate_digest, locate_id, locate_token
+from tokenmill.analysis.locate import N_LISTED_MAX, LocatedDocument, lines_of, locate_digest, locate_id, locate_token
 from tokenmill.errors import ParamsError, TokenizerError, ValidationError
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
@@ -83,7 +83,9 @@ def test_each_document_is_found_by_id_and_by_digest(dataset: Path) -> None:
         sha256 = hashlib.sha256(DOCUMENTS[name][int(i)].encode()).hexdigest()
         [document] = locate_id(dataset, id).documents
         n_bytes = len(DOCUMENTS[name][int(i)].encode())
-        assert document == Document(id, f"data/raw/{name}", int(i), file, row, first_token, len(ids), n_bytes, sha256)
+        assert document == LocatedDocument(
+            id, f"data/raw/{name}", int(i), file, row, first_token, len(ids), n_bytes, sha256
+        )
         same = [one for some in DOCUMENTS.values() for one in some if one == DOCUMENTS[name][int(i)]]
         for digits in (8, 9, 63, 64):
             found = locate_digest(dataset, sha256[:digits].upper())

@@ -21,7 +21,7 @@ from tokenmill.dataset.entries import (
     InputRows,
     InputShard,
     OutputShard,
-    Reading,
+    ReadingEntry,
     SetPart,
     TableFile,
 )
@@ -227,7 +227,7 @@ def manifest_of(
         text_bytes=sum(one.text_bytes for one in shards),
         n_bad=0,
         quarantine_sha256="9" * 64,
-        source=Reading(text_column="text", id_column="id", text_separator=None),
+        source=ReadingEntry(text_column="text", id_column="id", text_separator=None),
         inputs=[InputShard(name=unit.pieces[0][0], n_bytes=1, sha256="7" * 64) for unit in units],
         shards=shards,
         chat=ChatEntry(

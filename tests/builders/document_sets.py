@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tokenmill.config.encode_params import Pack, Shuffle
-from tokenmill.dataset.entries import Files, FileSet, InputRows, OutputShard, Reading, SetPart, TableFile
+from tokenmill.dataset.entries import Files, FileSet, InputRows, OutputShard, ReadingEntry, SetPart, TableFile
 from tokenmill.dataset.manifest import Manifest, write_manifest
 from tokenmill.formats.index import INDEX_FORMAT, ITEMS
 from tokenmill.formats.interface import Format, Shape
@@ -174,7 +174,7 @@ def write_dataset(
         text_bytes=0,
         n_bad=0,
         quarantine_sha256="9" * 64,
-        source=Reading(text_column="text", id_column="id", text_separator=None),
+        source=ReadingEntry(text_column="text", id_column="id", text_separator=None),
         inputs=[],
         shards=list(shards),
         files=files if sets else None,

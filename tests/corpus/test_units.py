@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tokenmill.config.sources import Reading
 from tokenmill.corpus import units
 from tokenmill.corpus.reader import find_shards, read_batches
-from tokenmill.corpus.shard_ranges import _Lines
+from tokenmill.corpus.shard_ranges import _LineCounter
 from tokenmill.corpus.units import Corpus, cut, md5_of_file
 from tokenmill.errors import CorpusError
 from tokenmill.storage import file_facts
@@ -150,7 +150,7 @@ def test_a_file_that_grew_since_it_was_found_is_refused_and_nothing_of_it_is_rem
 
 @given(st.lists(st.binary(min_size=1, max_size=12) | st.text("\n\r \t\f\0a", min_size=1, max_size=12).map(str.encode)))
 def test_lines_are_counted_alike_however_their_bytes_come(blocks: list[bytes]) -> None:
-    found = _Lines()
+    found = _LineCounter()
     for block in blocks:
         found.add(block)
     found.end()

@@ -6,7 +6,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenmill.dataset.entries import ChatEntry, InputRows, InputShard, OutputShard, Reading, SourceEntry
+from tokenmill.dataset.entries import ChatEntry, InputRows, InputShard, OutputShard, ReadingEntry, SourceEntry
 from tokenmill.dataset.manifest import Manifest
 
 NAMES = st.text('ab"\\\n é\u2028', min_size=1, max_size=6)
@@ -47,7 +47,7 @@ def test_pieces_are_the_text_of_one_json_document(
         special_tokens_in_text="as_text",
         n_bad=0,
         quarantine_sha256="3",
-        source=None if is_named else Reading(**READING),
+        source=None if is_named else ReadingEntry(**READING),
         sources=[source] if is_named else [],
         chat=CHAT if is_chat else None,
         inputs=[InputShard(name=one, n_bytes=5, sha256="4", source="web" if is_named else None) for one in inputs],

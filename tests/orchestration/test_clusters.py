@@ -339,10 +339,10 @@ def test_batches_have_all_units_in_order_and_about_the_same_size() -> None:
 
 
 def test_each_task_has_units_for_all_of_its_threads_but_no_worker_is_left_without_a_task() -> None:
-    engine = engines.Engine("dask", threads=16, tasks=64)
+    engine = engines.TaskEngine("dask", threads=16, tasks=64)
     assert [engine.n_batches(n) for n in (40, 200, 2000, 100_000)] == [64, 64, 125, 256]
-    assert engines.Engine("threads", threads=1, tasks=2).n_batches(100_000) == 16
-    assert engines.Engine("dask", threads=1, tasks=1024).n_batches(100_000) == 1024
+    assert engines.TaskEngine("threads", threads=1, tasks=2).n_batches(100_000) == 16
+    assert engines.TaskEngine("dask", threads=1, tasks=1024).n_batches(100_000) == 1024
 
 
 def test_an_address_goes_with_a_cluster(project: Project) -> None:

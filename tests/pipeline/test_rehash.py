@@ -153,7 +153,7 @@ def test_a_unit_altered_in_place_is_not_used_after_a_build_with_rehash_that_has_
 
 
 @pytest.mark.parametrize(
-    "where", ["build.Build.settle_first", "dvc_stage.Stage.restore", "build.Build._checked", "dvc_stage._dump"]
+    "where", ["build.Build.settle_first", "dvc_stage.DvcStage.restore", "build.Build._checked", "dvc_stage._dump"]
 )
 def test_a_build_after_one_with_rehash_that_was_killed_ends_as_that_one_would(
     new_project: Callable[[str], Project], where: str, tmp_path: Path, prefect_database: Path

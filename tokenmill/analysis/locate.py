@@ -27,7 +27,7 @@ _DIGITS = range(8, 65)  # hexadecimal digits of a sha256 that are enough
 
 
 @dataclass(frozen=True)
-class Document:
+class LocatedDocument:
     """A document of the dataset. `shard`, `row`: where its text is. `file`, `row_in_file`: where its tokens are. `first_token`: the
     position of its first token in the whole dataset, from 0. `n_bytes`, `sha256`: those of its text in UTF-8. In a dataset of
     conversations, `sha256` is that of the messages; `n_messages` and `n_trained` count the messages and the trained tokens."""
@@ -46,7 +46,7 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Token:
+class LocatedToken:
     """A token in its document. `position`: in the whole dataset. `position_in_document`: from 0. `begins`, `ends`: whether it is
     the document's first or last token. `bytes`: in hex. `before`, `text`, `after`: up to 20 tokens of the document before it,
     itself, and up to 20 behind it, decoded. `trained`: whether the loss counts it; None in a dataset of documents."""
@@ -71,8 +71,8 @@ class Located:
     dataset: Path
     asked: str
     n_found: int
-    documents: list[Document]
-    token: Token | None
+    documents: list[LocatedDocument]
+    token: LocatedToken | None
     why_none: str
 
     def as_json(self) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _located(
     more: str,
 ) -> Located:
     """The documents whose value in the column matches. Row groups are read one by one."""
-    documents: list[Document] = []
+    documents: list[LocatedDocument] = []
     n_found = at = start = 0
     last = ""
     for group in range(index.num_row_groups):
@@ -210,13 +210,13 @@ def _row_in_file(index: pq.ParquetFile, group: int, rows: pa.Table, i: int) -> i
     return row
 
 
-def _document(rows: pa.Table, i: int, row_in_file: int) -> Document:
+def _document(rows: pa.Table, i: int, row_in_file: int) -> LocatedDocument:
     [found] = rows.slice(i, 1).to_pylist()
     found = {name: value for name, value in found.items() if name not in ("group", "split", "trained_end")}
-    return Document(**found | {"row_in_file": row_in_file, "sha256": found["sha256"].hex()})
+    return LocatedDocument(**found | {"row_in_file": row_in_file, "sha256": found["sha256"].hex()})
 
 
-def _token(dataset: Path, document: Document, position: int, tokenizer: Tokenizer) -> Token:
+def _token(dataset: Path, document: LocatedDocument, position: int, tokenizer: Tokenizer) -> LocatedToken:
     ids, mask = _ids_of(dataset / document.file, document.row_in_file)
     at = position - document.first_token
     if len(ids) != document.n_tokens or at >= len(ids):
@@ -235,7 +235,7 @@ def _token(dataset: Path, document: Document, position: int, tokenizer: Tokenize
     def text(some: list[int]) -> str:
         return decoded(some).decode(errors="replace")
 
-    return Token(
+    return LocatedToken(
         position=position,
         position_in_document=at,
         trained=None if mask is None else bool(mask[at]),
@@ -303,7 +303,7 @@ def lines_of(found: Located) -> Iterator[str]:
         yield f"  and {more:,} more"
 
 
-def _lines_of_token(token: Token, document: Document) -> Iterator[str]:
+def _lines_of_token(token: LocatedToken, document: LocatedDocument) -> Iterator[str]:
     at = [word for word, is_so in (("begins", token.begins), ("ends", token.ends)) if is_so]
     yield f"token {token.position:,}" + (f" {' and '.join(at)} its document" if at else "")
     lines = {

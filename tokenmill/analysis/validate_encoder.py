@@ -46,7 +46,7 @@ class Difference:
 
 
 @dataclass
-class Compared:
+class Amount:
     """The amount compared. `refused`: documents with a character without a token, which is an error here; `tokenizers` drops
     such characters."""
 
@@ -62,7 +62,7 @@ def first_difference(
     reference: Any,
     documents: Iterator[tuple[str, Batch]],
     special: SpecialTokensInText,
-    compared: Compared,
+    compared: Amount,
 ) -> Difference | None:
     """The first difference in batches of documents, each with its shard's name. Updates `compared` while it reads."""
     for shard, batch in documents:
@@ -162,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reference = reference_of(tokenizer, Path(asked.tokenizer), asked.special)
         names = [f"{glob.escape(name)}/**/*" if Path(name).is_dir() else glob.escape(name) for name in asked.files]
         documents = documents_of(find_shards(Path(), names, "FILES"), asked.text_column, asked.text_separator)
-        compared = Compared()
+        compared = Amount()
         difference = first_difference(tokenizer, reference, documents, asked.special, compared)
         if not compared.n_documents:
             raise CorpusError(", ".join(asked.files), "no documents; expected some to compare.")

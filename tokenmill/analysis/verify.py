@@ -175,7 +175,7 @@ def _check_files(
             verdict.add([*of_dropped, *of_inputs])
             files = _files(subject, options, dropped)
             folders = [scratch / str(i) for i in range(len(files))]
-            run = _Run(subject, remote, dropped is not None, ended, now)
+            run = _FileChecks(subject, remote, dropped is not None, ended, now)
             done = []
             for facts, found in pool.map(run.check_file, files, folders):
                 verdict.add(found)
@@ -214,7 +214,7 @@ def _files(subject: Subject, options: VerifyOptions, dropped: Dropped | None) ->
 
 
 @dataclass(frozen=True)
-class _Run:
+class _FileChecks:
     """Checks single files in several threads. `remote`: has the files; None: they are here. `knows_dropped`: whether the dropped
     documents are known. `ended`: set once an error or Ctrl-C has ended the work."""
 

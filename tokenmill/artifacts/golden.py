@@ -17,7 +17,7 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 
 GOLDEN_FILE = "golden.json"
 
-Engine = Callable[[str], list[int]]
+Encode = Callable[[str], list[int]]
 
 
 class Vector(Record):
@@ -80,7 +80,7 @@ def check_golden(directory: Path, tokenizer: Tokenizer, others: bool = True) -> 
             f"made for the tokenizer {golden.tokenizer_digest}; {directory} holds {tokenizer.digest}.",
             "Fetch or build the tokenizer again.",
         )
-    engines: dict[str, Callable[[], Engine | str]] = {
+    engines: dict[str, Callable[[], Encode | str]] = {
         tokenizer.engine: lambda: tokenizer.encode,
         "tokenizers": lambda: tokenizers_engine(directory),
         "tiktoken": lambda: tiktoken_engine(directory, tokenizer),
@@ -100,7 +100,7 @@ def check_golden(directory: Path, tokenizer: Tokenizer, others: bool = True) -> 
     return checked
 
 
-def first_difference(engine: Engine, vectors: Iterable[Vector]) -> str | None:
+def first_difference(engine: Encode, vectors: Iterable[Vector]) -> str | None:
     """Describes the first text for which the engine gives other ids, with both ids; None if all are equal."""
     for vector in vectors:
         found = engine(vector.text)
@@ -114,7 +114,7 @@ def first_difference(engine: Engine, vectors: Iterable[Vector]) -> str | None:
     return None
 
 
-def sample_engines(path: Path, tokenizer: Tokenizer, special_in_text: bool) -> dict[str, Engine]:
+def sample_engines(path: Path, tokenizer: Tokenizer, special_in_text: bool) -> dict[str, Encode]:
     """The other engines that give the ids of a tokenizer, by name: tokenizers always, and tiktoken if golden.json says so.
 
     `path`: the tokenizer's folder, or its file, which has no golden.json. `special_in_text`: whether the texts of special tokens
@@ -130,7 +130,7 @@ def sample_engines(path: Path, tokenizer: Tokenizer, special_in_text: bool) -> d
     return engines
 
 
-class _Engines(dict[str, Engine]):
+class _Engines(dict[str, Encode]):
     """Engines that travel to another process as what they are made of, and are made there once."""
 
     made_of: tuple[Path, Tokenizer, bool]
@@ -140,11 +140,11 @@ class _Engines(dict[str, Engine]):
 
 
 @lru_cache(maxsize=4)
-def _made_once(path: Path, tokenizer: Tokenizer, special_in_text: bool) -> dict[str, Engine]:
+def _made_once(path: Path, tokenizer: Tokenizer, special_in_text: bool) -> dict[str, Encode]:
     return sample_engines(path, tokenizer, special_in_text)
 
 
-def tokenizers_engine(path: Path, special_in_text: bool = False) -> Engine:
+def tokenizers_engine(path: Path, special_in_text: bool = False) -> Encode:
     """The tokenizers library with the same tokenizer.json, in a folder or as a file of any name; with the tokens that the other
     files of a folder add.
 
@@ -166,7 +166,7 @@ def tokenizers_engine(path: Path, special_in_text: bool = False) -> Engine:
     return encode
 
 
-def tiktoken_engine(directory: Path, tokenizer: Tokenizer) -> Engine | str:
+def tiktoken_engine(directory: Path, tokenizer: Tokenizer) -> Encode | str:
     """tiktoken with vocab.tiktoken, or the reason why tiktoken cannot run this tokenizer."""
     if tokenizer.steps is None:
         return "the tokenizer is not a byte-level BPE"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from tokenmill.artifacts.golden import Engine, Golden, Vector, first_difference, tiktoken_engine, tokenizers_engine
+from tokenmill.artifacts.golden import Encode, Golden, Vector, first_difference, tiktoken_engine, tokenizers_engine
 from tokenmill.artifacts.golden_texts import HARD, PANEL
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -19,7 +19,7 @@ def make_golden(directory: Path, tokenizer: Tokenizer, samples: Mapping[str, str
     texts |= {f"hard/{name}": text for name, text in HARD.items()} | dict(samples)
     vectors = [Vector(name=name, text=text, ids=tokenizer.encode(text)) for name, text in texts.items()]
     engines: dict[str, str | None] = {tokenizer.engine: None}
-    others: dict[str, Engine | str] = {
+    others: dict[str, Encode | str] = {
         "tokenizers": tokenizers_engine(directory),
         "tiktoken": tiktoken_engine(directory, tokenizer),
     }

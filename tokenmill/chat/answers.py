@@ -29,7 +29,7 @@ def added(some: Iterable[AnswerCounts]) -> AnswerCounts:
     return AnswerCounts(*map(sum, zip(AnswerCounts(), *some, strict=True)))
 
 
-class Answer(NamedTuple):
+class ModelAnswer(NamedTuple):
     """The content of a message without thinking, the names of the functions that it calls, and its reasoning."""
 
     content: str
@@ -52,14 +52,14 @@ class Answer(NamedTuple):
         return found
 
 
-def answer_of(message: Mapping[str, Any]) -> Answer:
+def answer_of(message: Mapping[str, Any]) -> ModelAnswer:
     """The parts of a message's answer."""
     content = message.get("content")
     thought, _, said = content.rpartition(_END_OF_THINKING) if isinstance(content, str) else ("", "", "")
     calls = [one.get("function", one) for one in message.get("tool_calls") or ()]
     names = [one.get("name") if isinstance(one, dict) else None for one in calls]
     reasoning = next((message[key] for key in _REASONING if key in message), thought.replace("<think>", ""))
-    return Answer(said, [name if isinstance(name, str) else "" for name in names], reasoning)
+    return ModelAnswer(said, [name if isinstance(name, str) else "" for name in names], reasoning)
 
 
 def without(message: Mapping[str, Any], side: Side) -> dict[str, Any]:

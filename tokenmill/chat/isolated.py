@@ -37,7 +37,7 @@ _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """numpy's OpenBLAS starts a thread for each processor and takes 41 MB for it: with 24 processors, all memory of the process."""
 
 
-class _Answer(NamedTuple):
+class _RenderingHead(NamedTuple):
     """A rendering without its texts, which follow. `n_text`, `n_guarded`: their lengths in bytes; `n_guarded` is None without a
     second text."""
 
@@ -46,10 +46,10 @@ class _Answer(NamedTuple):
     n_guarded: int | None
 
 
-_decoder = msgspec.json.Decoder(_Answer | str)
+_decoder = msgspec.json.Decoder(_RenderingHead | str)
 
 
-class _Answers(io.RawIOBase):
+class _Output(io.RawIOBase):
     """Reads the output of a process, and checks for a reason to stop while it waits."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -81,7 +81,7 @@ class _Process:
         assert self.process.stdin is not None and self.process.stdout is not None
         self._requests, self._answers = (
             self.process.stdin,
-            io.BufferedReader(_Answers(self.process.stdout), _READ_BYTES),
+            io.BufferedReader(_Output(self.process.stdout), _READ_BYTES),
         )
 
     def ask(self, request: bytes) -> None:
@@ -95,7 +95,7 @@ class _Process:
         line = self._answers.readline()
         if not line:
             raise EOFError
-        answer: _Answer | str = _decoder.decode(line)
+        answer: _RenderingHead | str = _decoder.decode(line)
         if isinstance(answer, str):
             return answer
         n = answer.n_text + (answer.n_guarded or 0)
@@ -219,7 +219,7 @@ def main(seconds_max: float) -> None:
         try:
             for one in _rendered(way, texts):
                 text, guarded = one.text.encode(), None if one.guarded is None else one.guarded.encode()
-                answer = _Answer(
+                answer = _RenderingHead(
                     one._replace(text="", guarded=None), len(text), None if guarded is None else len(guarded)
                 )
                 answers.write(b"%b\n%b%b" % (msgspec.json.encode(answer), text, guarded or b""))

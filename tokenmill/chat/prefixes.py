@@ -14,7 +14,7 @@ from tokenmill.errors import ChatError
 _CHARACTERS_AT_ONCE = 4_000_000
 
 
-class _Cut(NamedTuple):
+class _Prefix(NamedTuple):
     """A position `at` in the text of conversation `i`. `text`: the text before it, from the nearest special token on. `n_before`:
     the number of ids before that token."""
 
@@ -50,9 +50,11 @@ def flags_by_prefixes(encoder: SegmentEncoder, renderings: Sequence[Rendering], 
     return between(firsts, stops, len(encoded.ids))
 
 
-def _at_once(encoder: SegmentEncoder, renderings: Sequence[Rendering], encoded: EncodedTexts) -> Iterator[list[_Cut]]:
+def _at_once(
+    encoder: SegmentEncoder, renderings: Sequence[Rendering], encoded: EncodedTexts
+) -> Iterator[list[_Prefix]]:
     """The cuts of all conversations, in groups whose texts take little memory."""
-    cuts: list[_Cut] = []
+    cuts: list[_Prefix] = []
     n_characters = 0
     for i, one in enumerate(renderings):
         for cut in _cuts(encoder, one, encoded.ids[encoded.offsets[i] : encoded.offsets[i + 1]], i):
@@ -64,7 +66,7 @@ def _at_once(encoder: SegmentEncoder, renderings: Sequence[Rendering], encoded: 
     yield cuts
 
 
-def _cuts(encoder: SegmentEncoder, rendering: Rendering, ids: Any, index: int) -> Iterator[_Cut]:
+def _cuts(encoder: SegmentEncoder, rendering: Rendering, ids: Any, index: int) -> Iterator[_Prefix]:
     places = sorted({at for part in rendering.parts for at in (part.start, part.end) if 0 < at < len(rendering.text)})
     special, id_places = encoder.special_places(rendering, ids) if places else ([], [])
     ends = [segment.end for segment in special]
@@ -72,7 +74,7 @@ def _cuts(encoder: SegmentEncoder, rendering: Rendering, ids: Any, index: int) -
         k = bisect_right(ends, at) - 1
         start, n_before = (special[k].start, id_places[k]) if k >= 0 else (0, 0)
         guarded = None if rendering.guarded is None else rendering.guarded[start:at]
-        yield _Cut(index, at, n_before, Rendering(rendering.text[start:at], guarded, []))
+        yield _Prefix(index, at, n_before, Rendering(rendering.text[start:at], guarded, []))
 
 
 def _no_boundary(rendering: Rendering, at: int, index: int) -> ChatError:

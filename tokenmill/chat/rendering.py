@@ -11,7 +11,7 @@ from tokenmill.chat.answers import AnswerCounts, Side, Stops, answer_of, without
 from tokenmill.chat.conversation import Conversation, chosen, named
 from tokenmill.chat.stand_ins import Guard, Guarded, strings_of
 from tokenmill.chat.template import RENDER_ERRORS, ChatTemplate, Regions, regions
-from tokenmill.config.encode_params import Mask
+from tokenmill.config.encode_params import MaskRule
 from tokenmill.errors import ChatError
 
 _RENDERED_OF_NOTHING, _RENDERED_OF_A_CHARACTER = 1_000_000, 16
@@ -59,7 +59,7 @@ class ChatSettings(msgspec.Struct, frozen=True):
     """
 
     template: str | None
-    mask: Mask
+    mask: MaskRule
     variables: dict[str, Any]
     tool_use_template: str | None = None
     train_key: str | None = None

@@ -60,14 +60,14 @@ class Judge:
         return [] if self.end_id is None else [self.end_id]
 
 
-class Found(NamedTuple):
+class RowCounts(NamedTuple):
     """What was counted in rows: how often each id occurs, by id, and the answers of conversations that were encoded again."""
 
     counts: IdCounts
     answers: AnswerCounts | None
 
 
-def check_span(span: Span, judge: Judge) -> Found:
+def check_span(span: Span, judge: Judge) -> RowCounts:
     """Checks each row against its document: its name, length and bytes, that no id is out of range, that its first and last
     ids are those that begin and end a document, and that no other id is a special token.
 
@@ -93,7 +93,7 @@ def check_span(span: Span, judge: Judge) -> Found:
         all_equal(span, span.tokens["n_bytes"], pc.binary_length(span.documents.texts).cast(pa.int64()), "n_bytes")
     if span.is_chat and judge.tokenizer.prepares_text:
         _check_decoded_chat(span, judge)
-        return Found(counts, span.answers)
+        return RowCounts(counts, span.answers)
     if judge.tokenizer.model is not None:
         _check_decoded(span, judge)
     elif judge.has_source:
@@ -106,7 +106,7 @@ def check_span(span: Span, judge: Judge) -> Found:
         )
         for i, (found, ids) in enumerate(zip(span.tokens["input_ids"], expected, strict=True)):
             same_ids(span, i, found.as_py(), ids.as_py(), "those of encoding the document again")
-    return Found(counts, span.answers)
+    return RowCounts(counts, span.answers)
 
 
 def _check_rejected(span: Span, judge: Judge) -> None:

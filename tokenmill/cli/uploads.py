@@ -15,7 +15,7 @@ from tokenmill.quantities import size
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
-    from tokenmill.versioning.unused import Found
+    from tokenmill.versioning.unused import FoundFolder
 
 _NAMES_SHOWN = 4
 _PLACE = "s3://BUCKET/path, gs://BUCKET/path, az://CONTAINER/path, or a folder"
@@ -113,7 +113,7 @@ def _gc(asked: argparse.Namespace) -> Answer:
     return text(result, lines)
 
 
-def _rows(found: "Sequence[Found]") -> Iterator[str]:
+def _rows(found: "Sequence[FoundFolder]") -> Iterator[str]:
     """A table of what a place holds."""
     for one in found:
         day = datetime.fromtimestamp(one.modified_s, UTC).strftime("%Y-%m-%d %H:%M")

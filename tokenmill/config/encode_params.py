@@ -30,7 +30,7 @@ FormatName = Literal[
     "megatron_sft_parquet",
 ]
 SplitName = SourceName
-Mask = Literal["assistant", "all", "last"]  # which tokens of a conversation are trained
+MaskRule = Literal["assistant", "all", "last"]  # which tokens of a conversation are trained
 StopToken = Literal["trained", "next", "unchecked"]  # the special token at which a model stops
 _SPLITS_MAX = 100
 _SHARES_OFF_MAX = 1e-9  # the allowed error of the sum of shares, since 0.98 + 0.01 + 0.01 is not 1 in floating point
@@ -108,7 +108,7 @@ class Chat(Record):
     """
 
     template: str = Field(min_length=1)
-    mask: Mask = "assistant"
+    mask: MaskRule = "assistant"
     train_key: str | None = Field(default=None, min_length=1)
     stop_token: StopToken = "trained"
     variables: dict[VariableName, VariableValue] = Field(default={})

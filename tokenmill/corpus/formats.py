@@ -79,13 +79,13 @@ def read_columns(
             raise _no_columns(shard, conversations)
         return _read_txt(shard, reading, limits)
     maker = None if conversations is None else maker_of(conversations)
-    wanted = _Wanted(reading.text_column, reading.id_column, maker)
+    wanted = _TableColumns(reading.text_column, reading.id_column, maker)
     if kind.format == "parquet":
         return _read_parquet(shard, wanted, part, limits)
     return _read_arrow(shard, wanted, limits)
 
 
-class _Wanted(NamedTuple):
+class _TableColumns(NamedTuple):
     """The columns to read of a table. `maker`: makes conversations from rows; None: documents are the texts of `text_column`."""
 
     text_column: str
@@ -102,7 +102,7 @@ def _no_columns(shard: Shard, conversations: Conversations) -> ColumnError:
     )
 
 
-def _read_parquet(shard: Shard, wanted: _Wanted, part: ShardRange | None, limits: Limits) -> Iterator[Columns]:
+def _read_parquet(shard: Shard, wanted: _TableColumns, part: ShardRange | None, limits: Limits) -> Iterator[Columns]:
     dictionaries: list[str] = []
     with open_parquet(shard) as file:
         metadata = file.metadata
@@ -133,7 +133,7 @@ def _rows_at_once(metadata: pq.FileMetaData, names: Sequence[str]) -> int:
     return min(max(_TABLE_BYTES // row_bytes, 1), _TABLE_ROWS_MAX)
 
 
-def _read_arrow(shard: Shard, wanted: _Wanted, limits: Limits) -> Iterator[Columns]:
+def _read_arrow(shard: Shard, wanted: _TableColumns, limits: Limits) -> Iterator[Columns]:
     with BoundedFile(shard, limits) as file:  # not memory-mapped: if a mapped file is truncated, the process is killed
         is_file = file.read(6) == b"ARROW1"
         file.seek(0)
@@ -284,7 +284,7 @@ def _split(blocks: Iterator[bytes], separator: bytes, limits: Limits, shard: Sha
         yield [rest]
 
 
-def _names(shard: Shard, schema: pa.Schema, wanted: _Wanted) -> list[str]:
+def _names(shard: Shard, schema: pa.Schema, wanted: _TableColumns) -> list[str]:
     """The names of the columns to read. Raises ColumnError."""
     maker = wanted.maker
     params = (
@@ -297,7 +297,7 @@ def _names(shard: Shard, schema: pa.Schema, wanted: _Wanted) -> list[str]:
 
 
 def _columns(
-    shard: Shard, batch: pa.RecordBatch, wanted: _Wanted, position: int, first_row: int, limits: Limits
+    shard: Shard, batch: pa.RecordBatch, wanted: _TableColumns, position: int, first_row: int, limits: Limits
 ) -> Iterator[Columns]:
     """The documents of a record batch. `first_row`: its first row. Yields few at a time if a dictionary or view makes them larger
     than the batch, or if they become conversations, which are larger in Python than in Arrow."""

@@ -21,7 +21,7 @@ _NEVER_COMPRESSED = ("parquet", "arrow")  # compressed inside
 assert set(_SUFFIXES.values()) == set(get_args(DocumentFormat))
 
 
-class Kind(NamedTuple):
+class FileKind(NamedTuple):
     """A kind of file. `compression`: the suffix that says how the whole file is compressed; "" if it is not."""
 
     format: DocumentFormat
@@ -48,7 +48,7 @@ class Kind(NamedTuple):
         return bool(self.compression) or self.format == "parquet"
 
 
-def kind_of(name: str, asked: DocumentFormat | None = None) -> Kind | None:
+def kind_of(name: str, asked: DocumentFormat | None = None) -> FileKind | None:
     """The kind of a file with this name, or None if it is none that can be read. `asked`: its format; None: the name says it.
 
     >>> kind_of("web/a.ndjson.gz"), kind_of("src/a.py"), kind_of("src/a.py", "text")
@@ -62,7 +62,7 @@ def kind_of(name: str, asked: DocumentFormat | None = None) -> Kind | None:
     format = asked or next((format for suffix, format in _SUFFIXES.items() if stem.endswith(suffix)), None)
     if format is None or (compression and format in _NEVER_COMPRESSED):
         return None
-    return Kind(format, compression)
+    return FileKind(format, compression)
 
 
 def known_suffixes() -> str:

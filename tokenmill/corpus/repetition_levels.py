@@ -14,7 +14,7 @@ from tokenmill.corpus.thrift import read_varint
 
 _PACKED_BYTES = 1 << 12  # unpacked at once
 
-_Run = tuple[int, npt.NDArray[np.int64] | bool]
+_Levels = tuple[int, npt.NDArray[np.int64] | bool]
 """A number of levels, and which of them are 0: all, none, or those at these indexes."""
 
 
@@ -53,7 +53,7 @@ class RowLengths:
         return n_rows, is_inside
 
 
-def _runs(levels: bytes, width: int) -> Iterator[_Run]:
+def _runs(levels: bytes, width: int) -> Iterator[_Levels]:
     data = io.BytesIO(levels)
     try:
         while data.tell() < len(levels):

@@ -31,7 +31,7 @@ _LEGAL = re.compile(r"licen[cs]e|copying|notice|authors", re.IGNORECASE)
 _PROSE_SUFFIXES = {".md", ".rst"}
 
 
-class Document(NamedTuple):
+class SampleDocument(NamedTuple):
     """A text with its origin."""
 
     id: str
@@ -71,28 +71,28 @@ def make_sample(directory: Path) -> str:
     )
 
 
-def code_documents() -> Iterator[Document]:
+def code_documents() -> Iterator[SampleDocument]:
     """The sources of the standard library that are valid UTF-8, without its tests, by path."""
     library = Path(sysconfig.get_path("stdlib"))
     names = {path.relative_to(library).as_posix() for path in library.rglob("*.py")}
     for name in sorted(names):
         text = None if _NOT_CODE & set(name.split("/")) else _read_text(library / name)
         if text is not None:
-            yield Document(name, text)
+            yield SampleDocument(name, text)
 
 
-def prose_documents() -> Iterator[Document]:
+def prose_documents() -> Iterator[SampleDocument]:
     """Python's help topics, then the description and the prose files of each installed package, by name."""
     for topic in sorted(topics):
-        yield Document(f"python/{topic}", topics[topic])
+        yield SampleDocument(f"python/{topic}", topics[topic])
     for name, package in sorted(_packages().items()):
         description = package.metadata.get_payload()  # type: ignore[attr-defined]
         if isinstance(description, str) and description.strip():
-            yield Document(f"{name}/description", description)
+            yield SampleDocument(f"{name}/description", description)
         for path in sorted({file.as_posix() for file in package.files or []}):
             text = _read_text(Path(str(package.locate_file(path)))) if _is_prose(path) else None
             if text is not None:
-                yield Document(f"{name}/{path}", text)
+                yield SampleDocument(f"{name}/{path}", text)
 
 
 def _packages() -> dict[str, metadata.Distribution]:
@@ -117,7 +117,7 @@ def _read_text(path: Path) -> str | None:
         return None
 
 
-def _write_parquet(path: Path, documents: list[Document]) -> None:
+def _write_parquet(path: Path, documents: list[SampleDocument]) -> None:
     columns = {
         "id": pa.array([document.id for document in documents], pa.string()),
         "text": pa.array([document.text for document in documents], pa.string()),
@@ -125,7 +125,7 @@ def _write_parquet(path: Path, documents: list[Document]) -> None:
     pq.write_table(pa.table(columns), path, compression="zstd", compression_level=_ZSTD_LEVEL, row_group_size=200)
 
 
-def _write_jsonl_zst(path: Path, documents: list[Document]) -> None:
+def _write_jsonl_zst(path: Path, documents: list[SampleDocument]) -> None:
     lines = msgspec.json.Encoder().encode_lines([document._asdict() for document in documents])
     path.write_bytes(pa.Codec("zstd", compression_level=_ZSTD_LEVEL).compress(lines, asbytes=True))
 

@@ -32,7 +32,7 @@ def line_ranges(
     first_line = 1
     while start < n_bytes:
         end = _end_of_range(file, start, n_bytes, unit_bytes_max)
-        digest, lines = hashlib.sha256(), _Lines()
+        digest, lines = hashlib.sha256(), _LineCounter()
         file.seek(start)
         for block in blocks(file, end - start, stopped):
             digest.update(block)
@@ -43,7 +43,7 @@ def line_ranges(
         start, first_row, first_line = end, first_row + lines.n_lines - lines.n_blank, first_line + lines.n_lines
 
 
-class _Lines:
+class _LineCounter:
     """Counts lines and blank lines in bytes that come in blocks."""
 
     def __init__(self) -> None:

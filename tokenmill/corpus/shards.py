@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.file_messages import nothing_matches, strange_files
-from tokenmill.corpus.kinds import Kind, kind_of, known_suffixes
+from tokenmill.corpus.kinds import FileKind, kind_of, known_suffixes
 from tokenmill.corpus.object_globs import find_objects
 from tokenmill.errors import CorpusError, PointerError
 from tokenmill.storage.pointers import how_to_restore
@@ -39,7 +39,7 @@ class Shard:
         return None if self.source is None else self.source.name
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> FileKind:
         """The kind of the file, by its source's format or else its name. Raises CorpusError for an unknown kind, as from an edited
         manifest."""
         found = kind_of(self.name, None if self.source is None else self.source.format)

@@ -9,7 +9,7 @@ from tokenmill.corpus.bad_documents import ColumnError, whom
 from tokenmill.corpus.shards import Shard
 
 
-class _Kind(NamedTuple):
+class _ColumnKind(NamedTuple):
     """The requirement on a column that a key of params.yaml names: in words, as a test of its type, and with advice for the key."""
 
     expected: str
@@ -94,21 +94,21 @@ def element_of(kind: pa.DataType) -> pa.DataType | None:
 
 
 _KINDS = {  # by the key of params.yaml
-    "text_column": _Kind("strings", _is_text),
-    "id_column": _Kind(
+    "text_column": _ColumnKind("strings", _is_text),
+    "id_column": _ColumnKind(
         "strings or integers",
         lambda kind: _is_text(kind) or bool(pa.types.is_integer(kind)),
         "to one of them or to null",
     ),
-    "messages_column": _Kind(
+    "messages_column": _ColumnKind(
         "lists of messages (structs), or their JSON texts", lambda kind: _is_text(kind) or _is_json_list(kind)
     ),
-    "tools_column": _Kind(
+    "tools_column": _ColumnKind(
         "lists of tools (structs), or their JSON texts",
         lambda kind: _is_text(kind) or _is_json_list(kind) or bool(pa.types.is_null(kind)),
         "to one of them or to null",
     ),
-    "template": _Kind(
+    "template": _ColumnKind(
         "strings",
         lambda kind: _is_text(kind) or bool(pa.types.is_null(kind)),
         "so that it names columns that they have",

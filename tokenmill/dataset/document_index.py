@@ -102,13 +102,13 @@ def unit_index(
         yield add
 
 
-class _Conversation(msgspec.Struct):
+class _Messages(msgspec.Struct):
     """The field of a conversation's canonical JSON that is read here."""
 
     messages: list[msgspec.Raw]
 
 
-_CONVERSATION = msgspec.json.Decoder(_Conversation)
+_CONVERSATION = msgspec.json.Decoder(_Messages)
 
 
 def _of_conversations(batch: Batch, rows: pa.RecordBatch) -> list[pa.Array]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from tokenmill.chat.answers import AnswerCounts
-from tokenmill.config.encode_params import Mask, Pack, Shuffle
+from tokenmill.config.encode_params import MaskRule, Pack, Shuffle
 from tokenmill.config.record import Record
 from tokenmill.config.sources import Conversations, DocumentFormat
 from tokenmill.special_tokens import SpecialTokensInText
@@ -23,7 +23,7 @@ Answers = Annotated[
 """The counts of answers, an object in JSON."""
 
 
-_Count = Annotated[int, Field(le=2**40)]
+_FileCount = Annotated[int, Field(le=2**40)]
 """A number within one file, limited so that sums and draws over all files cannot overflow."""
 
 
@@ -43,11 +43,11 @@ class InputRows(Record):
     null if the file is damaged: then all documents of this unit from `first_row` on are in the quarantine."""
 
     name: str
-    first_row: _Count
-    first_line: _Count
-    n_documents: _Count
-    n_bad: _Count | None
-    n_dropped: _Count = 0
+    first_row: _FileCount
+    first_line: _FileCount
+    n_documents: _FileCount
+    n_bad: _FileCount | None
+    n_dropped: _FileCount = 0
 
     @property
     def next_row(self) -> int | None:
@@ -64,13 +64,13 @@ class OutputShard(Record):
 
     name: str
     unit: str
-    n_bytes: _Count
+    n_bytes: _FileCount
     sha256: str
-    n_documents: _Count
-    n_tokens: _Count
-    text_bytes: _Count
+    n_documents: _FileCount
+    n_tokens: _FileCount
+    text_bytes: _FileCount
     rows: list[InputRows] = Field(min_length=1)
-    n_trained: _Count | None = None
+    n_trained: _FileCount | None = None
     answers: Answers | None = None
     tokens_sha256: str | None = None
 
@@ -98,7 +98,7 @@ class ConversationsEntry(Record):
     template: dict[str, list[str]] | None
 
 
-class Reading(Record):
+class ReadingEntry(Record):
     """How documents are read from the input files: `source.text_column`, `source.id_column` and `source.text_separator`.
     `conversations`: this key exists only for conversations. `format`: `source.format`; this key exists only if that is not null."""
 
@@ -113,7 +113,7 @@ class Reading(Record):
         return {name for name in ("conversations", "format") if getattr(self, name) is None}
 
 
-class SourceEntry(Reading):
+class SourceEntry(ReadingEntry):
     """A named source: how its documents were read, its requested weight (`epochs`, or a budget of `tokens`; the other is null), and
     the sums over its document files."""
 
@@ -136,7 +136,7 @@ class ChatEntry(Record):
 
     template: str | None
     template_name: str
-    mask: Mask
+    mask: MaskRule
     variables: dict[str, Any]
     n_trained: int
     tool_use_template: str | None = None

@@ -21,7 +21,7 @@ from tokenmill.dataset.entries import (
     MixedSource,
     Origin,
     OutputShard,
-    Reading,
+    ReadingEntry,
     SourceEntry,
     TableFile,
     conversations_of,
@@ -87,7 +87,7 @@ class Manifest(Record):
     n_bad: int = Field(description="documents in the quarantine; those of damaged input files are not counted")
     n_dropped: dict[str, int] = Field(default={}, description="documents that source.drop left out, by reason")
     quarantine_sha256: str = Field(description="of data/quarantine/quarantine.parquet")
-    source: Reading | None = Field(
+    source: ReadingEntry | None = Field(
         default=None, description="how documents were read; null with named sources, and in format 3"
     )
     sources: list[SourceEntry] = Field(default=[], description="the named sources; empty without")
@@ -239,7 +239,7 @@ class Manifest(Record):
         return {one.name: one.source or source_folder(one.name) for one in self.inputs}
 
 
-def _columns(one: Reading) -> tuple[str, str | None, str | None]:
+def _columns(one: ReadingEntry) -> tuple[str, str | None, str | None]:
     return one.text_column, one.id_column, one.text_separator
 
 

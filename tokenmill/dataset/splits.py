@@ -16,7 +16,7 @@ import pyarrow as pa
 from tokenmill.corpus.text_digests import Keys, text_digests, text_keys
 from tokenmill.dataset.splitmix64 import mix
 
-Counts = npt.NDArray[np.int64]
+Sizes = npt.NDArray[np.int64]
 
 _SPLIT = "tokenmill split 1"  # what is hashed with the keys; another text would move documents between splits
 _REPEAT = "tokenmill repeat 1"
@@ -61,7 +61,7 @@ def split_of(keys: Keys, shares: Mapping[str, float]) -> npt.NDArray[np.uint8]:
     return np.searchsorted(np.array(thresholds, np.uint64), _hashes(keys, _SPLIT), side="right").astype(np.uint8)
 
 
-def repeats(keys: Keys, epochs: Fraction | float, name: str) -> Counts:
+def repeats(keys: Keys, epochs: Fraction | float, name: str) -> Sizes:
     """How often each document occurs in a mixture that wants `epochs` passes over a source: int64.
 
     Each whole pass takes every document once. The rest, between 0 and 1, repeats the documents whose hash is below it, so a larger
@@ -75,7 +75,7 @@ def repeats(keys: Keys, epochs: Fraction | float, name: str) -> Counts:
     return whole + is_once_more.astype(np.int64)
 
 
-def epochs_of_budget(lengths: Counts, keys: Keys, tokens: int, name: str) -> Fraction:
+def epochs_of_budget(lengths: Sizes, keys: Keys, tokens: int, name: str) -> Fraction:
     """The largest number of passes over a source whose documents, by `repeats`, have at most `tokens` tokens.
 
     `lengths`: the tokens of each document. Whole passes are exact. In the rest the sum stays below the budget by less than the

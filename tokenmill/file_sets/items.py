@@ -34,7 +34,7 @@ from tokenmill.storage.atomic import naming
 _INDEX_ROWS = 1 << 16
 _SEQUENCE_TOKENS = 1 << 22  # sequences are made in groups of about this many tokens
 
-Longs = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Part(NamedTuple):
     n_tokens: int
 
 
-def chosen_lengths(units: Iterable[EncodedUnit], choice: Choice) -> Longs:
+def chosen_lengths(units: Iterable[EncodedUnit], choice: Choice) -> Numbers:
     """The numbers of tokens of the chosen documents of these units, in order."""
     found = [np.empty(0, np.int64)]
     for unit in units:

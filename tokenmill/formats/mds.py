@@ -38,7 +38,7 @@ _TOKENS = "tokens"
 _SHAPE_TYPES = ("<u1", "<u2", "<u4")  # the types of an array's length, by code
 
 Bytes = npt.NDArray[np.uint8]
-Positions = npt.NDArray[np.int64]
+Offsets = npt.NDArray[np.int64]
 
 
 @contextmanager
@@ -65,9 +65,9 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
         yield add
 
 
-def _samples(batch: pa.RecordBatch, shape: Shape) -> tuple[memoryview, Positions]:
+def _samples(batch: pa.RecordBatch, shape: Shape) -> tuple[memoryview, Offsets]:
     """The concatenated samples and the bytes of each; a sample has the sizes of its columns, then their values."""
-    sizes: list[Positions] = []
+    sizes: list[Offsets] = []
     parts: list[pa.LargeBinaryArray] = []
     for name, encoding in _encodings(shape).items():
         column = batch.column("input_ids" if name == _TOKENS else name)
@@ -106,7 +106,7 @@ def _fixed(rows: npt.NDArray[Any]) -> pa.LargeBinaryArray:
     return _binary(rows, np.arange(len(rows) + 1, dtype=np.int64) * (rows.nbytes // max(len(rows), 1)))
 
 
-def _binary(data: npt.NDArray[Any], offsets: Positions) -> pa.LargeBinaryArray:
+def _binary(data: npt.NDArray[Any], offsets: Offsets) -> pa.LargeBinaryArray:
     return pa.Array.from_buffers(
         pa.large_binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
     )
@@ -124,7 +124,7 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
         at = end
 
 
-def _decoded(found: Bytes, offsets: Positions, shape: Shape, path: Path, n_before: int) -> pa.RecordBatch:
+def _decoded(found: Bytes, offsets: Offsets, shape: Shape, path: Path, n_before: int) -> pa.RecordBatch:
     """The samples between these offsets. Raises ValidationError if their columns do not fill them."""
 
     def check(right: npt.NDArray[np.bool_], what: str) -> None:
@@ -165,7 +165,7 @@ def _decoded(found: Bytes, offsets: Positions, shape: Shape, path: Path, n_befor
     return pa.RecordBatch.from_arrays([columns_found[name] for name in kept.names], schema=kept)
 
 
-def _lengths(found: Bytes, at: Positions, codes: Positions) -> Positions:
+def _lengths(found: Bytes, at: Offsets, codes: Offsets) -> Offsets:
     """Reads the lengths of arrays, each in the type of its code."""
     lengths = np.zeros(len(at), np.int64)
     for code, type in enumerate(_SHAPE_TYPES):
@@ -174,13 +174,13 @@ def _lengths(found: Bytes, at: Positions, codes: Positions) -> Positions:
     return lengths
 
 
-def _gathered(found: Bytes, at: Positions, n_bytes: int) -> Bytes:
+def _gathered(found: Bytes, at: Offsets, n_bytes: int) -> Bytes:
     """The `n_bytes` bytes at each position, as rows."""
     rows: Bytes = found[at[:, None] + np.arange(n_bytes)]
     return rows
 
 
-def _taken(found: Bytes, begins: Positions, ends: Positions) -> pa.LargeBinaryArray:
+def _taken(found: Bytes, begins: Offsets, ends: Offsets) -> pa.LargeBinaryArray:
     """The bytes from each begin to its end, a value for each."""
     places = np.stack([begins, ends], axis=1).ravel()
     return _binary(found, places).take(pa.array(np.arange(0, len(places), 2)))
@@ -193,7 +193,7 @@ def _text(names: pa.LargeBinaryArray, path: Path, n_before: int) -> pa.StringArr
         raise ValidationError(path, f"items from {n_before:,}: the id is no text: {error}.", REBUILD) from None
 
 
-def _lists(data: pa.LargeBinaryArray, lengths: Positions, type: pa.DataType) -> pa.ListArray:
+def _lists(data: pa.LargeBinaryArray, lengths: Offsets, type: pa.DataType) -> pa.ListArray:
     values = pa.Array.from_buffers(type.value_type, int(lengths.sum()), [None, data.buffers()[2]])
     offsets = pa.py_buffer(np.append(0, np.cumsum(lengths)).astype(np.int32))
     return pa.Array.from_buffers(type, len(lengths), [None, offsets], children=[values])

@@ -19,7 +19,7 @@ from tokenmill.console import Advance, say
 from tokenmill.errors import ClusterError, ParamsError
 from tokenmill.layout import SCRATCH_DIRECTORY
 from tokenmill.orchestration.worker_checks import check_slots, check_workers, ray_answers, worker_code
-from tokenmill.pipeline.batches import Batch, tasks_max
+from tokenmill.pipeline.batches import TaskBatch, tasks_max
 from tokenmill.pipeline.build import Build
 from tokenmill.storage.atomic import partial_path
 
@@ -37,7 +37,7 @@ _FAILURES = ("distributed.", "ray.", "dask.")  # modules whose errors come from 
 
 
 @dataclass(frozen=True)
-class Engine:
+class TaskEngine:
     """What runs the tasks of a flow. `threads`: the units that one task runs at the same time. `tasks`: the tasks that run at the
     same time."""
 
@@ -47,12 +47,12 @@ class Engine:
     sign: Path | None = None
     """A file that this build made, by which remote workers check that they see the project's folder."""
 
-    _current: ClassVar[ContextVar["Engine"]] = ContextVar("engine")
+    _current: ClassVar[ContextVar["TaskEngine"]] = ContextVar("engine")
 
     @classmethod
-    def current(cls) -> "Engine":
+    def current(cls) -> "TaskEngine":
         """The engine of the current flow run; one thread outside of `running`."""
-        return cls._current.get(Engine("threads", 1, 1))
+        return cls._current.get(TaskEngine("threads", 1, 1))
 
     @property
     def is_cluster(self) -> bool:
@@ -82,7 +82,7 @@ class Engine:
                 "the reason with run.engine: inline.",
             ) from error
 
-    def show(self, futures: Sequence[Any], batches: Sequence[Batch], advance: Advance) -> None:
+    def show(self, futures: Sequence[Any], batches: Sequence[TaskBatch], advance: Advance) -> None:
         """Advances the progress by each task on a cluster when it is done."""
         for future, batch in zip(futures, batches, strict=True):
             future.add_done_callback(lambda _, n_bytes=batch.n_bytes: advance(n_bytes, 0))
@@ -106,15 +106,15 @@ def running(build: Build) -> Iterator[None]:
                 runner, n_slots = open_until_done.enter_context(_ray(run.address, build.workers))
             case _:
                 runner, n_slots = threads(build.workers), build.workers
-        engine = Engine("threads" if run.engine == "inline" else run.engine, n_threads, n_slots, sign)
+        engine = TaskEngine("threads" if run.engine == "inline" else run.engine, n_threads, n_slots, sign)
         with engine.errors(), runner as started, context.model_copy(update={"task_runner": started}):
-            token = Engine._current.set(engine)
+            token = TaskEngine._current.set(engine)
             if sign is not None:
                 sign.touch()
             try:
                 yield
             finally:
-                Engine._current.reset(token)
+                TaskEngine._current.reset(token)
                 if sign is not None:
                     sign.unlink(missing_ok=True)
 

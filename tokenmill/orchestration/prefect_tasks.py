@@ -13,8 +13,8 @@ from prefect.states import Completed, Failed
 
 from tokenmill import _core
 from tokenmill.errors import TokenmillError
-from tokenmill.orchestration.engines import Engine
-from tokenmill.pipeline.batches import Batch, groups_of
+from tokenmill.orchestration.engines import TaskEngine
+from tokenmill.pipeline.batches import TaskBatch, groups_of
 from tokenmill.pipeline.run_task import TaskRunner
 from tokenmill.rounds import F, Outcome, Task
 
@@ -23,7 +23,7 @@ STAGE_TASK: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
 """Options of a stage's task. Prefect need not retry, because TaskRunner does."""
 
 
-def run_batch(batch: Batch) -> State[list[Outcome[Any]]]:
+def run_batch(batch: TaskBatch) -> State[list[Outcome[Any]]]:
     """Runs the tasks of a batch; a failing one does not stop the others. Gives the state Completed, Quarantined if something was
     left out, or Failed if a task failed, with a message."""
     start_s = time.monotonic()
@@ -43,12 +43,12 @@ def run_batch(batch: Batch) -> State[list[Outcome[Any]]]:
 class OneTask:
     """A pool that runs its tasks in one task run of `task(batch)`, in this process and thread. Training has all of its threads."""
 
-    def __init__(self, task: PrefectTask[[Batch], Any]) -> None:
+    def __init__(self, task: PrefectTask[[TaskBatch], Any]) -> None:
         self._task = task
 
     def map(self, tasks: Sequence[Task[F]], runner: TaskRunner[F]) -> list[Outcome[F]]:
         """Runs all tasks (see Pool)."""
-        batch = Batch(tasks, runner)
+        batch = TaskBatch(tasks, runner)
         return _outcomes(_named(self._task, runner.round)(batch, return_state=True))
 
 
@@ -58,16 +58,16 @@ class PrefectTasks:
     Task runs are named after round and batch. A batch is one task, if the round has no more than `tasks_max` (batches.py).
     """
 
-    def __init__(self, task: PrefectTask[[Batch], Any]) -> None:
+    def __init__(self, task: PrefectTask[[TaskBatch], Any]) -> None:
         self._task = task
 
     def map(self, tasks: Sequence[Task[F]], runner: TaskRunner[F]) -> list[Outcome[F]]:
         """Runs all tasks (see Pool)."""
-        engine = Engine.current()
+        engine = TaskEngine.current()
         advance = runner.advance
         if engine.is_cluster:
             runner = runner.for_worker(engine.threads, engine.sign)
-        batches = [Batch(group, runner) for group in groups_of(tasks, engine.n_batches(len(tasks)))]
+        batches = [TaskBatch(group, runner) for group in groups_of(tasks, engine.n_batches(len(tasks)))]
         all_done = False
         try:
             with engine.errors():
@@ -86,7 +86,7 @@ class PrefectTasks:
         return outcomes
 
 
-def _named(task: PrefectTask[[Batch], Any], round: str) -> PrefectTask[[Batch], Any]:
+def _named(task: PrefectTask[[TaskBatch], Any], round: str) -> PrefectTask[[TaskBatch], Any]:
     """The task with task runs that are named after the round and the batch."""
     parameter = next(iter(inspect.signature(task.fn).parameters))  # the project's own task names it
     return task.with_options(name=round, task_run_name=f"{round} {{{parameter}.name}}")

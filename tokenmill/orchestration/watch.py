@@ -27,14 +27,14 @@ _AGAIN_S = 3.0
 _LAST_WORD_S_MAX = 5.0
 
 
-class Work:
+class FlowWork:
     """The work of a flow run. `result`: what it made; the state Cancelled if the run was cancelled on the server."""
 
     result: Any = None
 
 
 @contextmanager
-def watched() -> Iterator[Work]:
+def watched() -> Iterator[FlowWork]:
     """Watches the current flow run while the block works, which sets the yielded `result`. A cancellation on the server ends the
     block.
 
@@ -44,7 +44,7 @@ def watched() -> Iterator[Work]:
     ended, cancelled = threading.Event(), threading.Event()
     watch = threading.Thread(target=_watch, args=(server, UUID(flow_run.id), ended, cancelled), daemon=True)
     watch.start()
-    work, outcome = Work(), cast(object, None)
+    work, outcome = FlowWork(), cast(object, None)
     try:
         yield work
         outcome = work.result

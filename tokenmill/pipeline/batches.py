@@ -22,7 +22,7 @@ def tasks_max(n_slots: int) -> int:
     return max(min(_TASKS_MAX, _TASKS_PER_SLOT * n_slots), n_slots)
 
 
-class Batch:
+class TaskBatch:
     """The tasks of one of Prefect's task runs. Not a dataclass, because Prefect searches dataclasses for futures."""
 
     def __init__(self, tasks: Sequence[Task[Any]], runner: TaskRunner[Any]) -> None:

@@ -47,7 +47,7 @@ from tokenmill.versioning.dvc_files import Known
 
 _N_CHANGED_SHOWN = 5
 
-Signature = tuple[str, file_facts.Signature]
+ShardSignature = tuple[str, file_facts.Signature]
 """A shard's name and its file's signature. The ctime is 0, so making a hard link is no change."""
 
 
@@ -125,7 +125,7 @@ class Build:
         inputs = changes_since(manifest, self.shards, lambda _: sha256)
         return UnitCauses(self.root, inputs, outputs_of(manifest if self.only is None else None), self._causes)
 
-    def _told(self, stage: dvc_stage.Stage, name: str) -> list[str]:
+    def _told(self, stage: dvc_stage.DvcStage, name: str) -> list[str]:
         """Says why the stage has to run, one text per cause; empty without --verbose."""
         if console.level < 1:
             return []
@@ -270,7 +270,7 @@ class Build:
             self.summaries.append(settled)
         return None
 
-    def _settle(self, stage: dvc_stage.Stage, name: str) -> StageSummary | None:
+    def _settle(self, stage: dvc_stage.DvcStage, name: str) -> StageSummary | None:
         """The result for a stage that need not run (up to date, frozen, or restored); None if it has to run.
 
         If someone wrote into an output that is a hard link, the unit store's file changed too, so damaged units are removed.
@@ -363,7 +363,7 @@ class Build:
                 code="TM106",
             )
 
-    def _check_shards(self, name: str, before: list[Signature]) -> None:
+    def _check_shards(self, name: str, before: list[ShardSignature]) -> None:
         """Raises CorpusError if the shards changed since the first stage began. Files that arrived since then are an
         error only under `dvc repro`, because DVC would count them among the stage's inputs."""
         if under_dvc():
@@ -381,10 +381,10 @@ class Build:
             )
 
     @cached_property
-    def _inputs(self) -> tuple[list[Shard], list[Signature]]:
+    def _inputs(self) -> tuple[list[Shard], list[ShardSignature]]:
         return self._look()
 
-    def _look(self) -> tuple[list[Shard], list[Signature]]:
+    def _look(self) -> tuple[list[Shard], list[ShardSignature]]:
         found = find_documents(self.root, self.params)
         shards = [shard for shard in found if not self._has_arrived(shard)]
         if not shards:  # the first ones arrived just now
@@ -426,7 +426,7 @@ class Build:
             return []
 
 
-def _signatures_now(shards: Sequence[Shard]) -> list[Signature]:
+def _signatures_now(shards: Sequence[Shard]) -> list[ShardSignature]:
     """The signatures of the shards that still exist."""
     found = []
     for shard in shards:
@@ -435,5 +435,5 @@ def _signatures_now(shards: Sequence[Shard]) -> list[Signature]:
     return found
 
 
-def _signatures(shards: Sequence[Shard]) -> list[Signature]:
+def _signatures(shards: Sequence[Shard]) -> list[ShardSignature]:
     return [(shard.name, msgspec.structs.replace(signature_of(shard.path), ctime_ns=0)) for shard in shards]

@@ -28,7 +28,7 @@ from tokenmill.pipeline.input_changes import InputChanges, last_manifest
 from tokenmill.storage.json_files import read_json
 from tokenmill.versioning.dvc_stage import NEVER_BUILT, Change
 
-Kind = Literal[
+CauseKind = Literal[
     "never built",
     "forced",
     "code",
@@ -49,7 +49,7 @@ Kind = Literal[
 class Cause(NamedTuple):
     """A reason why a stage is made again. `key`: the parameter that changed, with dots."""
 
-    kind: Kind
+    kind: CauseKind
     words: str
     key: str = ""
 
@@ -93,7 +93,7 @@ _CUTTING = re.compile(r"source\.unit_bytes_|sources\.[^.]+(\.glob)?$")
 _OF_TRAINING = re.compile(r"(count|train_vocab)(\.|$)")
 """The parameters that have no effect with an imported tokenizer."""
 
-_WHOLE_STAGE: tuple[Kind, ...] = ("code", "parameter", "tokenizer", "chat template", "drop list")
+_WHOLE_STAGE: tuple[CauseKind, ...] = ("code", "parameter", "tokenizer", "chat template", "drop list")
 """The causes that may affect units with unchanged files. The first that applies is reported."""
 
 
@@ -136,7 +136,7 @@ def causes_of(
 
 def in_order(causes: Iterable[Cause]) -> list[Cause]:
     """The causes in the order of their kinds, without duplicates."""
-    kinds = get_args(Kind)
+    kinds = get_args(CauseKind)
     return sorted(dict.fromkeys(causes), key=lambda one: kinds.index(one.kind))
 
 

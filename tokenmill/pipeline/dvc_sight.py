@@ -10,7 +10,7 @@ from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.layout import DOCUMENT_STAGES, OBJECTS_FILE, VOCAB_SIZES_DIRECTORY
 from tokenmill.storage.urls import StoredObject
-from tokenmill.versioning.dvc_stage import Stage
+from tokenmill.versioning.dvc_stage import DvcStage
 
 _SECTIONS = {
     "count": ("sources", "tokenizer"),
@@ -21,7 +21,7 @@ _SECTIONS = {
 """Parameters that each stage reads and that may be null or empty. The dvc.yaml of an earlier tokenmill may lack them."""
 
 
-def refuse_unseen(root: Path, params: Params, shards: Sequence[Shard], stage: Stage, name: str) -> None:
+def refuse_unseen(root: Path, params: Params, shards: Sequence[Shard], stage: DvcStage, name: str) -> None:
     """Raises ParamsError if DVC would not notice a change of what the stage reads, or not keep what it makes, and CorpusError if
     source.drop is missing. `shards`: those of the documents."""
     refuse_unseen_parameters(root, params, stage, name)
@@ -34,7 +34,7 @@ def refuse_unseen(root: Path, params: Params, shards: Sequence[Shard], stage: St
         _refuse_untracked(root, stage)
 
 
-def refuse_unseen_parameters(root: Path, params: Params, stage: Stage, name: str) -> None:
+def refuse_unseen_parameters(root: Path, params: Params, stage: DvcStage, name: str) -> None:
     """Raises ParamsError if DVC would not notice a change of a parameter that is set, or of the chat template's file."""
     chat = params.encode.chat
     is_set = {
@@ -55,14 +55,14 @@ def refuse_unseen_parameters(root: Path, params: Params, stage: Stage, name: str
         _refuse_unseen_template(root, chat.template, stage, name)
 
 
-def refuse_unseen_objects(root: Path, shards: Sequence[Shard], stage: Stage, name: str) -> None:
+def refuse_unseen_objects(root: Path, shards: Sequence[Shard], stage: DvcStage, name: str) -> None:
     """Raises ParamsError if some shards are in object storage and DVC would not notice their changes."""
     if any(isinstance(shard.path, StoredObject) for shard in shards):
         path = Path(os.path.abspath(root / OBJECTS_FILE))  # noqa: PTH100 — resolve() follows links, which DVC does not
         _refuse_unseen_file(path, "the list of documents in object storage", OBJECTS_FILE, stage, name, DOCUMENT_STAGES)
 
 
-def _refuse_unseen_shards(shards: Sequence[Shard], stage: Stage, name: str) -> None:
+def _refuse_unseen_shards(shards: Sequence[Shard], stage: DvcStage, name: str) -> None:
     """Raises ParamsError for a shard whose changes DVC would not notice."""
     for shard in shards:
         glob = f"{shard.section}.glob"
@@ -97,7 +97,7 @@ def _refuse_unseen_shards(shards: Sequence[Shard], stage: Stage, name: str) -> N
                 pass
 
 
-def _refuse_unseen_drop(root: Path, drop: str, stage: Stage, name: str) -> None:
+def _refuse_unseen_drop(root: Path, drop: str, stage: DvcStage, name: str) -> None:
     """Raises CorpusError if there is no file source.drop, and ParamsError if DVC would not notice its changes."""
     path = Path(os.path.abspath(root / drop))  # noqa: PTH100 — resolve() follows links, which DVC does not
     if not path.is_file():
@@ -110,14 +110,14 @@ def _refuse_unseen_drop(root: Path, drop: str, stage: Stage, name: str) -> None:
     _refuse_unseen_file(path, "source.drop", drop, stage, name, DOCUMENT_STAGES)
 
 
-def _refuse_unseen_template(root: Path, template: str, stage: Stage, name: str) -> None:
+def _refuse_unseen_template(root: Path, template: str, stage: DvcStage, name: str) -> None:
     """Raises ParamsError if the chat template is a file and DVC would not notice its changes."""
     path = Path(os.path.abspath(root / template))  # noqa: PTH100 — resolve() follows links, which DVC does not
     if template not in ("tokenizer", *NAMED) and path.is_file():  # encode reports a missing file
         _refuse_unseen_file(path, "encode.chat.template", template, stage, name, ["train-vocab", "encode"])
 
 
-def _refuse_unseen_file(path: Path, key: str, found: str, stage: Stage, name: str, stages: Sequence[str]) -> None:
+def _refuse_unseen_file(path: Path, key: str, found: str, stage: DvcStage, name: str, stages: Sequence[str]) -> None:
     """Raises ParamsError if a file that a parameter names is not in the stage's deps. `stages`: those that depend on it."""
     if stage.sight_of(path) != "seen":
         raise ParamsError(
@@ -128,7 +128,7 @@ def _refuse_unseen_file(path: Path, key: str, found: str, stage: Stage, name: st
         )
 
 
-def _refuse_untracked(root: Path, stage: Stage) -> None:
+def _refuse_untracked(root: Path, stage: DvcStage) -> None:
     """Raises ParamsError if DVC would not keep the datasets of `encode.vocab_sizes`."""
     if root / VOCAB_SIZES_DIRECTORY not in stage.outputs:
         raise ParamsError(

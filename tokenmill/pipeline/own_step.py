@@ -12,14 +12,14 @@ from tokenmill.errors import ParamsError, ProjectCodeError, code_of, of_the_mach
 from tokenmill.layout import STAGES
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.storage.atomic import remove_tree
-from tokenmill.versioning.dvc_stage import Stage, opened
+from tokenmill.versioning.dvc_stage import DvcStage, opened
 
 _PACKAGES = re.compile("-packages/")
 _ORCHESTRATORS = re.compile("-packages/(prefect|distributed|ray)/")
 
 
 @contextmanager
-def outputs_aside(stage: Stage, name: str) -> Iterator[None]:
+def outputs_aside(stage: DvcStage, name: str) -> Iterator[None]:
     """Moves a step's outputs aside while the block makes new ones, and restores them if it fails. Outputs that persist stay where
     they are.
 
@@ -102,7 +102,7 @@ def _place(root: Path, error: BaseException) -> tuple[Path, int] | None:
     return None
 
 
-def refuse_foreign_files(stage: Stage, name: str) -> None:
+def refuse_foreign_files(stage: DvcStage, name: str) -> None:
     """Raises ParamsError if the outputs of a step hold files that no build has made."""
     files = stage.foreign_files()
     if files:

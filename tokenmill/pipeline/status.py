@@ -31,7 +31,7 @@ class StageStatus:
     outputs it reads."""
 
     stage: str
-    state: dvc_stage.State
+    state: dvc_stage.StageState
     changes: list[str]
     after: list[str]
 

@@ -8,36 +8,36 @@ import tokenmill
 from tokenmill.errors import TokenmillError
 from tokenmill.pipeline.core_sources import sources_hash
 from tokenmill.pipeline.start import refuse_stale_core
-from tokenmill.project.finding import Finding
+from tokenmill.project.finding import Diagnosis
 from tokenmill.versioning import git
 
 _PACKAGE = "tokenmill"
 _ANSWER_S_MAX = 3.0
 
 
-def examine(root: Path | None) -> list[Finding]:
+def examine(root: Path | None) -> list[Diagnosis]:
     """Runs all checks of the machine, and of the project at `root` if it is given. Takes a few seconds at most."""
     findings = [python(), libraries(), core(), git_command(root or Path.cwd()), prefect_server()]
     if root is None:
-        return [*findings, Finding("project", "ok", "none in this folder; `tokenmill init DIR` makes one")]
+        return [*findings, Diagnosis("project", "ok", "none in this folder; `tokenmill init DIR` makes one")]
     from tokenmill.project.doctor_project import examine_project
 
     return findings + examine_project(root)
 
 
-def lines_of(findings: list[Finding]) -> list[str]:
+def lines_of(findings: list[Diagnosis]) -> list[str]:
     """One line per check, for a terminal."""
     width = max(len(one.name) for one in findings)
     lines = (f"{one.state:<7}  {one.name:<{width}}  {' '.join(one.found.split())}" for one in findings)
     return [f"{line}. {one.mend}" if one.mend else line for line, one in zip(lines, findings, strict=True)]
 
 
-def python() -> Finding:
+def python() -> Diagnosis:
     """The version of Python."""
-    return Finding("Python", "ok", platform.python_version())
+    return Diagnosis("Python", "ok", platform.python_version())
 
 
-def libraries() -> Finding:
+def libraries() -> Diagnosis:
     """Whether each library has a version that tokenmill requires. The required versions include the known security fixes, such
     as prefect 3.6.22 (CVE-2026-3514) and pyarrow 24 (CVE-2026-25087)."""
     from packaging.requirements import Requirement
@@ -45,7 +45,7 @@ def libraries() -> Finding:
     try:
         asked = [Requirement(line) for line in metadata.requires(_PACKAGE) or []]
     except metadata.PackageNotFoundError:
-        return Finding(
+        return Diagnosis(
             "libraries", "warning", "tokenmill is not installed, so its requirements are unknown", "Install it."
         )
     asked = [one for one in asked if one.marker is None or one.marker.evaluate({"extra": ""})]
@@ -57,43 +57,43 @@ def libraries() -> Finding:
         except metadata.PackageNotFoundError:
             others[f"no {one.name}"] = one
     if not others:
-        return Finding("libraries", "ok", f"tokenmill {tokenmill.__version__} and its {len(asked)} requirements")
+        return Diagnosis("libraries", "ok", f"tokenmill {tokenmill.__version__} and its {len(asked)} requirements")
     wanted = " ".join(f"'{one}'" for one in others.values())
-    return Finding(
+    return Diagnosis(
         "libraries", "wrong", f"{', '.join(others)}: tokenmill requires other versions", f"pip install {wanted}"
     )
 
 
-def core() -> Finding:
+def core() -> Diagnosis:
     """Whether the compiled core matches the sources in core/, if they are there."""
     try:
         refuse_stale_core()
     except TokenmillError as error:
-        return Finding("core", "wrong", str(error))
-    return Finding("core", "ok", "as installed" if sources_hash() is None else "compiled from the sources in core/")
+        return Diagnosis("core", "wrong", str(error))
+    return Diagnosis("core", "ok", "as installed" if sources_hash() is None else "compiled from the sources in core/")
 
 
-def git_command(folder: Path) -> Finding:
+def git_command(folder: Path) -> Diagnosis:
     """Whether git is installed and has a name and address for commits."""
     try:
         version = git.git(folder, "--version").split()[2]
     except TokenmillError as error:
-        return Finding("git", "wrong", str(error))
+        return Diagnosis("git", "wrong", str(error))
     try:
         name, _, address = git.git(folder, "var", "GIT_COMMITTER_IDENT").rpartition(">")[0].partition(" <")
     except TokenmillError:
         mend = "git config --global user.name NAME; git config --global user.email ADDRESS"
-        return Finding("git", "warning", f"{version}, has no name and address for commits", mend)
-    return Finding("git", "ok", f"{version}, commits as {name} <{address}>")
+        return Diagnosis("git", "warning", f"{version}, has no name and address for commits", mend)
+    return Diagnosis("git", "ok", f"{version}, commits as {name} <{address}>")
 
 
-def prefect_server() -> Finding:
+def prefect_server() -> Diagnosis:
     """Whether the configured Prefect server answers. It is fine if none is configured."""
-    none = Finding("Prefect", "ok", "no server is set; a build starts one for itself, unless run.engine is inline")
+    none = Diagnosis("Prefect", "ok", "no server is set; a build starts one for itself, unless run.engine is inline")
     from tokenmill.orchestration import address
 
     try:
         url = address.check_standing(_ANSWER_S_MAX)
     except TokenmillError as error:
-        return Finding("Prefect", "wrong", str(error))
-    return Finding("Prefect", "ok", f"the server at {address.without_password(url)} answers") if url else none
+        return Diagnosis("Prefect", "wrong", str(error))
+    return Diagnosis("Prefect", "ok", f"the server at {address.without_password(url)} answers") if url else none

@@ -5,7 +5,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """The result of one check. `state`: a build runs despite a warning. `found`: what was found. `mend`: what to do, if known."""
 
     name: str

@@ -74,7 +74,7 @@ class Takedown:
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _Sought:
     """The documents to search for: the lines that name them, and the documents that the last build left out."""
 
     lists: Sequence[DropList]
@@ -115,7 +115,7 @@ def takedown(root: Path, params: Params) -> Takedown | None:
         unread.append(f"the input files ({str(error).removesuffix('.')})")
     if not asked.lines and not dropped:
         return None
-    wanted = _Wanted([asked, list_of_dropped(dropped)], dropped)
+    wanted = _Sought([asked, list_of_dropped(dropped)], dropped)
     found = Takedown(len(asked.lines), unseen=unread)
     _documents(found, root, wanted)
     _quarantine(found, root, wanted)
@@ -127,7 +127,7 @@ def takedown(root: Path, params: Params) -> Takedown | None:
     return found
 
 
-def _documents(found: Takedown, root: Path, wanted: _Wanted) -> None:
+def _documents(found: Takedown, root: Path, wanted: _Sought) -> None:
     for shard, some in wanted.dropped.items():
         if is_url(shard) or (root / shard).exists():
             n = f"{len(some):,} of the documents, the first in row {min(one.row for one in some)}"
@@ -141,7 +141,7 @@ def _documents(found: Takedown, root: Path, wanted: _Wanted) -> None:
         found.add("the input files", "", "")
 
 
-def _quarantine(found: Takedown, root: Path, wanted: _Wanted) -> None:
+def _quarantine(found: Takedown, root: Path, wanted: _Sought) -> None:
     """Rejected documents have no digest that a line could name, so their bytes are searched for the ids."""
     path = root / QUARANTINE_DIRECTORY / QUARANTINE_FILE
     n = 0
@@ -154,7 +154,7 @@ def _quarantine(found: Takedown, root: Path, wanted: _Wanted) -> None:
     found.add(f"{QUARANTINE_DIRECTORY}/{QUARANTINE_FILE}", what, "Delete them from the input files, and build")
 
 
-def _samples(found: Takedown, root: Path, params: Params, wanted: _Wanted) -> None:
+def _samples(found: Takedown, root: Path, params: Params, wanted: _Sought) -> None:
     """The beginnings of documents that a tokenizer is tested with."""
     taken = params.tokenizer is not None
     fix = (
@@ -182,7 +182,7 @@ def _samples_in(path: Path) -> dict[str, str]:
         return {}
 
 
-def _units(found: Takedown, root: Path, params: Params, wanted: _Wanted) -> None:
+def _units(found: Takedown, root: Path, params: Params, wanted: _Sought) -> None:
     folders = [path for path in (root / _UNITS).glob("??/*") if path.is_dir()]
     n_held = n_counts = 0
     used = _used_counts(root, params) if any(_has_counts(one) for one in folders) else set()
@@ -218,7 +218,7 @@ def _has_counts(folder: Path) -> bool:
     return any(folder.glob("counts.*"))
 
 
-def _cache(found: Takedown, root: Path, wanted: _Wanted) -> None:
+def _cache(found: Takedown, root: Path, wanted: _Sought) -> None:
     """The files in DVC's cache that nothing in the workspace uses: earlier versions of outputs and of tracked documents."""
     try:
         cache = cache_directory(root)
@@ -261,7 +261,7 @@ def _used(root: Path, cache: Path) -> Iterator[str]:
                 yield from (one["md5"] for one in read_json(folder))
 
 
-def _holds(path: Path, wanted: _Wanted) -> bool:
+def _holds(path: Path, wanted: _Sought) -> bool:
     """Whether a file is a document index that lists dropped documents, or has samples of them."""
     with path.open("rb") as file:
         head = file.read(4)
@@ -278,7 +278,7 @@ def _holds(path: Path, wanted: _Wanted) -> bool:
         return False
 
 
-def _git(found: Takedown, root: Path, wanted: _Wanted) -> None:
+def _git(found: Takedown, root: Path, wanted: _Sought) -> None:
     """The files of documents and of samples that a commit has."""
     places = [
         RAW_DIRECTORY,

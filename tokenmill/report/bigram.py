@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Ids = npt.NDArray[np.uint32]
+SampleIds = npt.NDArray[np.uint32]
 
 HELD_OUT_ONE_IN = 8
 _DISCOUNT = 0.75  # the discount if the counts allow no estimate
@@ -26,7 +26,7 @@ class Bigram:
 
 
 def bigram(
-    ids: Ids, lengths: npt.NDArray[np.int64], n_bytes: npt.NDArray[np.int64], keys: npt.NDArray[np.uint64]
+    ids: SampleIds, lengths: npt.NDArray[np.int64], n_bytes: npt.NDArray[np.int64], keys: npt.NDArray[np.uint64]
 ) -> Bigram:
     """The bits that an interpolated bigram model needs for held-out tokens, divided by the bytes of their text.
 

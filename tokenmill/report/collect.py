@@ -23,7 +23,7 @@ from tokenmill.report import sample as sampling
 from tokenmill.report.bigram import Bigram, bigram
 from tokenmill.report.conversations import conversations_of
 from tokenmill.report.file_sets import mixture_of, packing_of, sets_of
-from tokenmill.report.groups import Groups, Measured, measure, scripts_of, words_of
+from tokenmill.report.groups import Measured, MeasuredGroups, measure, scripts_of, words_of
 from tokenmill.report.health import health_of
 from tokenmill.report.measures import by_vocab_size, gini, lengths, ranks, renyi_efficiency
 from tokenmill.report.panel import panel_of
@@ -42,7 +42,7 @@ _N_REASONS = 20
 
 
 @dataclass(frozen=True)
-class Checked:
+class Reported:
     """A validated dataset in the project at `root`, with its tokenizer and its documents. `facts`: what was checked, for the
     report."""
 
@@ -54,7 +54,7 @@ class Checked:
     facts: Mapping[str, Any]
 
 
-def collect(checked: Checked, params: Validate) -> dict[str, Any]:
+def collect(checked: Reported, params: Validate) -> dict[str, Any]:
     """The report as JSON values, with floats rounded to six digits. The same dataset and parameters give the same report.
 
     Token counts and document lengths come from the whole dataset (data/tables); words, scripts, languages and the comparison with
@@ -131,7 +131,7 @@ def _facts_of_sample(sample: DocumentSample) -> dict[str, int]:
     }
 
 
-def _rows_of_groups(compared: Mapping[str, Groups]) -> list[dict[str, Any]]:
+def _rows_of_groups(compared: Mapping[str, MeasuredGroups]) -> list[dict[str, Any]]:
     """A row for each tokenizer and group of documents, with its measures."""
     return [
         {"kind": kind, "name": name, "tokenizer": label, **asdict(one)}
@@ -141,7 +141,7 @@ def _rows_of_groups(compared: Mapping[str, Groups]) -> list[dict[str, Any]]:
     ]
 
 
-def _summary(checked: Checked) -> dict[str, Any]:
+def _summary(checked: Reported) -> dict[str, Any]:
     """What was checked, and the dataset's sums. `vocab_size_asked` is None for an imported tokenizer."""
     training = read_card(checked.root / TOKENIZER_DIRECTORY).training
     manifest, tokenizer = checked.manifest, checked.tokenizer

@@ -20,7 +20,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GateResult:
     """The result of one gate. `wanted`: the limit as text. `found`: the measure; None if it was not measured. `note`: a remark."""
 
     gate: str
@@ -48,7 +48,7 @@ def flat(measures: Mapping[str, Any], prefix: str = "") -> dict[str, float | Non
 
 def check_gates(
     gates: Sequence[str], measures: Mapping[str, float | None], published: Published | None
-) -> list[Outcome]:
+) -> list[GateResult]:
     """Checks each gate. `measures`: by full name. `published`: needed only if a gate compares with it.
 
     A gate whose published measure is missing holds, with a note why. A gate on a measure that this corpus lacks, such as bits per
@@ -57,7 +57,7 @@ def check_gates(
     return [_outcome(parse_gate(text), measures, published) for text in gates]
 
 
-def _outcome(gate: Gate, measures: Mapping[str, float | None], published: Published | None) -> Outcome:
+def _outcome(gate: Gate, measures: Mapping[str, float | None], published: Published | None) -> GateResult:
     if gate.measure not in measures:
         parts = [name for name in measures if name.startswith(gate.measure.split(".")[0])]
         hint = did_you_mean(gate.measure, measures)
@@ -74,7 +74,7 @@ def _outcome(gate: Gate, measures: Mapping[str, float | None], published: Publis
         limit = published.measures.get(gate.measure)
         if limit is None:
             note = published.note or f"{published.version} has no such measure"
-            return Outcome(
+            return GateResult(
                 gate.text, f"{gate.sign} {_number(gate.number)} × published", found, True, f"not compared: {note}"
             )
     note = (
@@ -84,11 +84,11 @@ def _outcome(gate: Gate, measures: Mapping[str, float | None], published: Publis
     )
     wanted = f"{gate.sign} {_number(gate.limit(limit))}"
     if found is None:
-        return Outcome(gate.text, wanted, None, False, "not measured in this build")
-    return Outcome(gate.text, wanted, found, gate.holds(found, limit), note)
+        return GateResult(gate.text, wanted, None, False, "not measured in this build")
+    return GateResult(gate.text, wanted, found, gate.holds(found, limit), note)
 
 
-def refuse_broken(outcomes: Sequence[Outcome]) -> None:
+def refuse_broken(outcomes: Sequence[GateResult]) -> None:
     """Raises ValidationError with a table of wanted and found values if a gate does not hold."""
     broken = [one for one in outcomes if not one.holds]
     if not broken:

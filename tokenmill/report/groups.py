@@ -28,12 +28,12 @@ class Measured:
     words_whole_share: float | None
 
 
-Groups = Mapping[str, Mapping[str, Measured]]
+MeasuredGroups = Mapping[str, Mapping[str, Measured]]
 """By kind of group ("overall", "source", "script", "lang"), then by its name."""
 
 
 @dataclass(frozen=True)
-class Words:
+class WordTable:
     """The words of some texts. `distinct`: each word once, with a space in front. `codes`: each word's index in `distinct`.
     `texts`: the index of each word's text."""
 
@@ -42,7 +42,7 @@ class Words:
     texts: npt.NDArray[np.int64]
 
 
-def words_of(texts: pa.LargeStringArray, scripts: pa.StringArray) -> Words:
+def words_of(texts: pa.LargeStringArray, scripts: pa.StringArray) -> WordTable:
     """Finds the words of the texts: runs of letters and marks (General_Category L and M), without digits and punctuation.
 
     Texts whose script has no blanks between words have none.
@@ -58,7 +58,7 @@ def words_of(texts: pa.LargeStringArray, scripts: pa.StringArray) -> Words:
     where = np.flatnonzero(spaced.to_numpy(zero_copy_only=False))
     distinct = pa.array([f" {word}" for word in encoded.dictionary.to_pylist()], pa.large_string())
     texts_of = where[parents.filter(is_word).to_numpy()] if len(where) else np.empty(0, np.int64)
-    return Words(distinct, encoded.indices.to_numpy().astype(np.int64), texts_of)
+    return WordTable(distinct, encoded.indices.to_numpy().astype(np.int64), texts_of)
 
 
 def scripts_of(texts: pa.LargeStringArray) -> pa.StringArray:
@@ -67,7 +67,7 @@ def scripts_of(texts: pa.LargeStringArray) -> pa.StringArray:
 
 
 def measure(
-    tokenizer: Tokenizer, texts: pa.LargeStringArray, words: Words, groups: Mapping[str, pa.StringArray]
+    tokenizer: Tokenizer, texts: pa.LargeStringArray, words: WordTable, groups: Mapping[str, pa.StringArray]
 ) -> dict[str, dict[str, Measured]]:
     """Measures the tokenizer on each group of texts.
 

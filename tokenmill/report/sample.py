@@ -18,7 +18,7 @@ from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import read_batches
 from tokenmill.corpus.units import Piece, Unit, source_name
 from tokenmill.errors import CorpusError, DamagedError, ParamsError
-from tokenmill.report.bigram import Ids
+from tokenmill.report.bigram import SampleIds
 from tokenmill.storage.checked_parquet import parquet_file
 
 SEED = 1
@@ -56,7 +56,7 @@ class DocumentSample:
 class TokenSample:
     """Documents of the dataset: their concatenated tokens, and each document's number of tokens, bytes of text and keyed hash."""
 
-    ids: Ids
+    ids: SampleIds
     lengths: npt.NDArray[np.int64]
     n_bytes: npt.NDArray[np.int64]
     keys: npt.NDArray[np.uint64]

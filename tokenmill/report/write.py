@@ -11,8 +11,8 @@ from tokenmill.config.params import Validate
 from tokenmill.console import say
 from tokenmill.layout import GATES_FILE, METRICS_FILE, PLOTS_DIRECTORY, REPORT_FILE
 from tokenmill.quantities import finite
-from tokenmill.report.collect import OWN, Checked, collect
-from tokenmill.report.gates import Outcome, Published, check_gates, flat, refuse_broken
+from tokenmill.report.collect import OWN, Reported, collect
+from tokenmill.report.gates import GateResult, Published, check_gates, flat, refuse_broken
 from tokenmill.report.page import write_page
 from tokenmill.storage.atomic import write_atomic
 
@@ -35,7 +35,7 @@ METRICS = {
 _DIGITS = 6
 
 
-def write_report(checked: Checked, params: Validate, published: Callable[[], Published]) -> None:
+def write_report(checked: Reported, params: Validate, published: Callable[[], Published]) -> None:
     """Writes data/report: report.json, metrics.json, the plots' data and gates.json. The same dataset and parameters give the same
     bytes in all but gates.json.
 
@@ -91,7 +91,7 @@ def _log(value: float) -> float:
     return round(math.log10(value), _DIGITS)
 
 
-def _tell(outcomes: Sequence[Outcome]) -> None:
+def _tell(outcomes: Sequence[GateResult]) -> None:
     if not outcomes or not all(outcome.holds for outcome in outcomes):
         return
     say(f"validate: {'the gate holds' if len(outcomes) == 1 else f'all {len(outcomes)} gates hold'}")

@@ -11,7 +11,7 @@ from tokenmill.config.lockfile import Pin, pinned
 from tokenmill.config.source_params import Source
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.units import Unit
-from tokenmill.dataset.entries import Origin, OutputShard, Reading, SourceEntry, entry_of
+from tokenmill.dataset.entries import Origin, OutputShard, ReadingEntry, SourceEntry, entry_of
 from tokenmill.dataset.manifest import engine_version
 from tokenmill.formats.tokens import id_type
 from tokenmill.pipeline.project import Project
@@ -38,12 +38,12 @@ def _origin(pin: Pin) -> Origin:
     return Origin(source=pin.asked.from_, name=pin.asked.name, version=pin.version, commit=pin.commit)
 
 
-def reading_of(sources: Mapping[str | None, DocumentSource]) -> Reading | None:
+def reading_of(sources: Mapping[str | None, DocumentSource]) -> ReadingEntry | None:
     """The manifest's entry of the only source; None if sources have names."""
     one = sources.get(None)
     if one is None:
         return None
-    return Reading(
+    return ReadingEntry(
         text_column=one.text_column,
         id_column=one.id_column,
         text_separator=one.text_separator,

@@ -50,7 +50,7 @@ class _Enough(Exception):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Requirements:
     """What the documents are checked against. `tokenizer`, `chat`: the encoders; None if unknown yet. `group_column`,
     `language_column`: encode.split_group and validate.language_column. `drops`: the documents to leave out. `limits`: the largest
     document and block of a worker. `seconds_max`: run.unit_timeout_s, here for the first conversations of a file."""
@@ -76,10 +76,10 @@ class FirstRows:
     looked: list[tuple[Shard, str | None]] = field(default_factory=list)
 
 
-def first_rows(shards: Sequence[Shard], source: Source, wanted: Wanted) -> FirstRows:
+def first_rows(shards: Sequence[Shard], source: Source, wanted: Requirements) -> FirstRows:
     """Checks the first documents of up to 100 evenly chosen files. Stops after a second, but not before 5 files."""
     wanted = replace(wanted, limits=_smaller(wanted.limits))
-    seen, bad = FirstRows(), _Bad(source, wanted)
+    seen, bad = FirstRows(), _BadRows(source, wanted)
     checks = [_check_group, _check_chat, _check_rejected]
     without_language: list[str] = []
     column, is_column_found = wanted.language_column, wanted.language_column is None
@@ -124,10 +124,10 @@ def _smaller(limits: Limits) -> Limits:
     )
 
 
-class _Bad:
+class _BadRows:
     """Collects bad documents and files while reading. `left_out`: the first of each file that `source` lets pass."""
 
-    def __init__(self, source: Source, wanted: Wanted) -> None:
+    def __init__(self, source: Source, wanted: Requirements) -> None:
         self._source, self._wanted = source, wanted
         self._n, self._is_all = 0, True
         self.setting: str | None = None  # for the last file, see FirstRows.looked
@@ -208,14 +208,14 @@ def _drop(name: str, drops: DropList, row: int, texts: Any, ids: Any) -> Any:
     return without(texts, [one.row - row for one in found])
 
 
-def _check_group(shard: Shard, batch: Batch, wanted: Wanted) -> None:
+def _check_group(shard: Shard, batch: Batch, wanted: Requirements) -> None:
     """Raises CorpusError if documents have no value of encode.split_group."""
     if wanted.group_column is not None:
         unit = Unit(shard.name, "", (Piece(shard, None, ""),))
         GroupKeys(unit, wanted.group_column, wanted.limits).of(0, batch)
 
 
-def _check_chat(shard: Shard, batch: Batch, wanted: Wanted) -> None:
+def _check_chat(shard: Shard, batch: Batch, wanted: Requirements) -> None:
     """Raises CorpusError if the chat template refuses one of the first conversations."""
     if wanted.chat is None or batch.messages is None:
         return
@@ -236,7 +236,7 @@ def _check_chat(shard: Shard, batch: Batch, wanted: Wanted) -> None:
         _core.deadline(None)
 
 
-def _check_rejected(shard: Shard, batch: Batch, wanted: Wanted) -> None:
+def _check_rejected(shard: Shard, batch: Batch, wanted: Requirements) -> None:
     """Raises SpecialTokenError if one of the first texts has a special token that the source rejects."""
     if wanted.tokenizer is None or shard.source is None or shard.source.special_tokens_in_text != "reject":
         return

@@ -39,7 +39,7 @@ from tokenmill.stages.encode_chat import chat_encoder, chat_entry
 from tokenmill.stages.encode_dataset import files_of
 from tokenmill.stages.encode_sets import refuse_formats
 from tokenmill.stages.encoder import no_such_size, special_id
-from tokenmill.stages.first_rows import FirstRows, Wanted, first_rows
+from tokenmill.stages.first_rows import FirstRows, Requirements, first_rows
 from tokenmill.stages.train_vocab import base_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import Goal, extend, learn
@@ -134,7 +134,7 @@ def find_mistakes(root: Path, params: Params, shards: Sequence[Shard] | None, as
     limits = UNBOUNDED
     with noted():
         limits = _limits(root, params)
-    wanted = Wanted(
+    wanted = Requirements(
         tokenizer, chat, encode.split_group, params.validate_.language_column, drops, limits, params.run.unit_timeout_s
     )
     seen = first_rows(shards, source, wanted)

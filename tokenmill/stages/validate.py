@@ -33,7 +33,7 @@ from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.unit_content import content
 from tokenmill.pipeline.unit_drops import drop_lists
-from tokenmill.report.collect import Checked as Reported
+from tokenmill.report.collect import Reported
 from tokenmill.report.write import write_report
 from tokenmill.rounds import Round, Stage, do
 from tokenmill.storage.scratch import scratch_directory

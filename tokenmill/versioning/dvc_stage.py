@@ -19,7 +19,7 @@ from tokenmill.versioning import leftovers
 from tokenmill.versioning.dvc_files import Known, ask_once, is_params
 from tokenmill.versioning.dvc_repository import reading_cache, repository
 
-State = Literal["current", "frozen", "stale"]
+StageState = Literal["current", "frozen", "stale"]
 Sight = Literal["outside", "linked", "ignored", "seen"]
 
 
@@ -40,7 +40,7 @@ _ABSENT = object()  # a missing key, which differs from null
 NEVER_BUILT = Change("never built", "", "")
 
 
-class Stage:
+class DvcStage:
     """One stage of the project's dvc.yaml, as `opened` yields it. All methods raise VersionsError."""
 
     def __init__(self, repo: Any, name: str, known: Known) -> None:
@@ -52,7 +52,7 @@ class Stage:
             Path(dep.fs_path) for dep in self._stage.deps if hasattr(dep, "fs_path") and not is_params(dep)
         }
 
-    def state(self) -> State:
+    def state(self) -> StageState:
         """Whether the stage's outputs match its present dependencies and parameters.
 
         A "frozen" stage must not run; its staleness is not checked, but its outputs must exist.
@@ -251,7 +251,7 @@ class Stage:
 
 
 @contextmanager
-def opened(root: Path, stage: str, known: Known, md5_of: Callable[[str], str] | None = None) -> Iterator[Stage]:
+def opened(root: Path, stage: str, known: Known, md5_of: Callable[[str], str] | None = None) -> Iterator[DvcStage]:
     """Opens the stage of the project at `root`. Raises VersionsError, also for DVC's errors inside the block.
 
     `known`: a cache of what DVC found at paths, emptied when a stage has run. `md5_of`: gives the md5 of a file at an absolute path
@@ -262,7 +262,7 @@ def opened(root: Path, stage: str, known: Known, md5_of: Callable[[str], str] | 
             # DVC asks a file system that has a method named after the hash, as those of clouds do. A version that does not ask
             # reads the file itself. Tried with dvc-data 3.18.3.
             repo.fs.md5 = md5_of
-        yield Stage(repo, stage, known)
+        yield DvcStage(repo, stage, known)
 
 
 def recorded_files(root: Path, stage: str) -> dict[str, Path]:

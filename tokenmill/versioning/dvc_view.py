@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_views: dict[Path, "View"] = {}
+_views: dict[Path, "Snapshot"] = {}
 
 
 @dataclass(frozen=True)
-class View:
+class Snapshot:
     """A snapshot of the file names in some folders. `files`: names relative to each folder, by its absolute path."""
 
     files: dict[str, frozenset[str]]
 
     @classmethod
-    def of(cls, folders: Iterable[Path]) -> "View":
+    def of(cls, folders: Iterable[Path]) -> "Snapshot":
         """The snapshot of these folders now. Skips paths that are no folders."""
         return cls({os.path.abspath(one): frozenset(_names(one)) for one in folders if one.is_dir()})  # noqa: PTH100
 
@@ -32,7 +32,7 @@ class View:
 
 def see(root: Path, folders: Iterable[Path]) -> None:
     """Hides files that arrive in these folders from now on from DVC in this process, until `see_all` of the project."""
-    _views[root] = View.of(folders)
+    _views[root] = Snapshot.of(folders)
 
 
 def has_arrived(root: Path, path: Path) -> bool:

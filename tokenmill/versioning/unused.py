@@ -17,26 +17,26 @@ from tokenmill.versioning.stored import MANIFEST, UPLOAD_FILE, dataset_folders
 
 _UPLOAD_S_MAX = 86_400  # an upload that wrote nothing for so long has ended
 
-State = Literal["kept", "unnamed", "leftover", "uploading", "unknown"]
-REMOVED: tuple[State, ...] = ("unnamed", "leftover")
+FolderState = Literal["kept", "unnamed", "leftover", "uploading", "unknown"]
+REMOVED: tuple[FolderState, ...] = ("unnamed", "leftover")
 """The states to remove: datasets that no kept revision names, and interrupted uploads older than a day. Kept states: `uploading`, a
 younger upload, and `unknown`, a dataset without a readable upload.json."""
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundFolder:
     """A folder of a place that looks like a dataset. `modified_s`: the time of its newest file, in seconds since 1970. `named_by`:
     the branches, tags and revisions that name it."""
 
     name: str
-    state: State
+    state: FolderState
     modified_s: int
     n_files: int
     n_bytes: int
     named_by: Sequence[str]
 
 
-def find(root: Path, place: str, keep: Sequence[str]) -> list[Found]:
+def find(root: Path, place: str, keep: Sequence[str]) -> list[FoundFolder]:
     """The datasets of a place, the oldest first. `root`: the project. `keep`: the revisions whose datasets are kept; empty: all
     branches and tags, and HEAD.
 
@@ -55,7 +55,7 @@ def find(root: Path, place: str, keep: Sequence[str]) -> list[Found]:
     return sorted(found, key=lambda one: (one.modified_s, one.name))
 
 
-def remove(place: str, found: Iterable[Found]) -> None:
+def remove(place: str, found: Iterable[FoundFolder]) -> None:
     """Removes the datasets in a state to remove, each one's manifest first, so that no half-removed dataset looks whole."""
     for one in found:
         if one.state not in REMOVED:
@@ -67,10 +67,10 @@ def remove(place: str, found: Iterable[Found]) -> None:
         anywhere.delete_folder(folder, MANIFEST)
 
 
-def _found(folder: str, files: dict[str, StoredObject], named: dict[str, list[str]]) -> Found:
+def _found(folder: str, files: dict[str, StoredObject], named: dict[str, list[str]]) -> FoundFolder:
     newest_s = max((one.modified_ns for one in files.values()), default=0) // 1_000_000_000
     md5 = _md5_of(folder) if UPLOAD_FILE in files else None
-    state: State
+    state: FolderState
     if MANIFEST not in files:
         state = "uploading" if time.time() - newest_s < _UPLOAD_S_MAX else "leftover"
     elif md5 is None:
@@ -78,7 +78,7 @@ def _found(folder: str, files: dict[str, StoredObject], named: dict[str, list[st
     else:
         state = "kept" if md5 in named else "unnamed"
     n_bytes = sum(one.n_bytes for one in files.values())
-    return Found(folder.rpartition("/")[2], state, newest_s, len(files), n_bytes, named.get(md5 or "", []))
+    return FoundFolder(folder.rpartition("/")[2], state, newest_s, len(files), n_bytes, named.get(md5 or "", []))
 
 
 def _md5_of(folder: str) -> str | None:
