@@ -288,7 +288,7 @@ class Build:
                     refuse_foreign_files(stage, name)
                 return StageSummary(name, "restored") if stage.restore() else None
 
-    def _opened(self, name: str) -> AbstractContextManager[dvc_stage.Stage]:
+    def _opened(self, name: str) -> AbstractContextManager[dvc_stage.DvcStage]:
         """Opens a stage in DVC. Documents that DVC has to read are read once for its md5 and for the digests of their units."""
         md5_of = None
         if name in DOCUMENT_STAGES:
