@@ -34,8 +34,8 @@ from benchmarks.project import build_up_to_encode, change_params, encode_stage, 
 from tokenmill.file_sets.order import Order
 from tokenmill.file_sets.packing import pack
 from tokenmill.file_sets.shuffle import buckets_of, gather, scatter
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Shape
-from tokenmill.formats.table import SET_FORMATS
 from tokenmill.storage.atomic import flush
 
 PARTS = ("encode", "write", "arrange", "others")

@@ -20,8 +20,8 @@ import tokenizers
 from benchmarks import record
 from benchmarks.corpus import documents
 from tokenmill import Counter, Tokenizer, train_vocab
+from tokenmill.pretokenizers.json_steps import pre_tokenizer_of
 from tokenmill.pretokenizers.patterns import names, steps_of
-from tokenmill.pretokenizers.tokenizer_json import pre_tokenizer_of
 
 SHORT_BYTES, LONG_BYTES = 20_000, 2_000_000
 RUNS = 5

@@ -21,9 +21,9 @@ import tokenmill
 from benchmarks import record
 from tokenmill.dataset.entries import Files, FileSet, InputRows, OutputShard, SetPart, TableFile
 from tokenmill.dataset.manifest import Manifest, write_manifest
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Shape
 from tokenmill.formats.parquet import write_tokens
-from tokenmill.formats.table import SET_FORMATS
 from tokenmill.formats.tokens import schema
 from tokenmill.reader.token_dataset import TokenDataset
 

@@ -29,7 +29,7 @@ from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.units import Unit, cut
 from tokenmill.dataset.entries import InputRows, InputShard, OutputShard, ReadingEntry
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, read_manifest, write_manifest
-from tokenmill.pipeline.batches import batches_of, tasks_max
+from tokenmill.pipeline.task_batches import batches_of, tasks_max
 from tokenmill.pipeline.unit_content import content
 from tokenmill.storage.unit_store import unit_key
 

@@ -15,9 +15,9 @@ from tokenmill.dataset.document_index import unit_index
 from tokenmill.dataset.entries import Files
 from tokenmill.file_sets.arrangement import Arrangement, SetFacts, Work
 from tokenmill.file_sets.items import EncodedUnit
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Shape
 from tokenmill.formats.parquet import write_tokens
-from tokenmill.formats.table import SET_FORMATS
 from tokenmill.formats.tokens import id_type, rows, schema
 
 LENGTH = 512

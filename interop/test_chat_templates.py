@@ -13,7 +13,7 @@ import transformers
 
 from tests.builders.chats import VARIABLES, a_conversation, canonical, encoder, peer, told
 from tokenmill import Tokenizer
-from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text
 
 SHARED = Path(__file__).parents[2] / "shared"

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Shape
-from tokenmill.formats.table import SET_FORMATS
 
 Item = dict[str, Any]
 END = 1

@@ -5,8 +5,8 @@ from typing import Any
 from prefect import State, task
 
 from tokenmill.orchestration.prefect_tasks import STAGE_TASK, OneTask, run_batch
-from tokenmill.pipeline.batches import TaskBatch
 from tokenmill.pipeline.build import Build
+from tokenmill.pipeline.task_batches import TaskBatch
 from tokenmill.stages import recipe
 
 

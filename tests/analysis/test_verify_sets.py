@@ -16,7 +16,7 @@ from tokenmill.analysis.verify import Verdict, VerifyOptions, verify
 from tokenmill.console import console
 from tokenmill.dataset.entries import FileSet, SetPart, TableFile
 from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
-from tokenmill.formats.table import SET_FORMATS
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.storage.atomic import sha256_file
 
 N_CHANGES = 240

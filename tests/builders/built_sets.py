@@ -5,8 +5,8 @@ from typing import Any
 from tests.conftest import Project
 from tokenmill.dataset.entries import FileSet
 from tokenmill.dataset.manifest import Manifest, read_manifest
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Shape
-from tokenmill.formats.table import SET_FORMATS
 from tokenmill.formats.tokens import id_type
 
 

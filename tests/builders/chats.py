@@ -13,7 +13,7 @@ import pyarrow as pa
 from transformers import PreTrainedTokenizerFast
 
 from tokenmill import Counter, Tokenizer, train_vocab
-from tokenmill.chat.encoder import ChatEncoder, EncodedChat
+from tokenmill.chat.chat_encoder import ChatEncoder, EncodedChat
 from tokenmill.chat.named import template_text
 from tokenmill.chat.rendering import ChatSettings, Mask
 

@@ -29,9 +29,9 @@ from tokenmill.dataset.manifest import Manifest
 from tokenmill.errors import ChatError
 from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, n_tokens_of
 from tokenmill.file_sets.items import EncodedUnit
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Shape
 from tokenmill.formats.parquet import write_tokens
-from tokenmill.formats.table import SET_FORMATS
 from tokenmill.formats.tokens import id_type, rows, schema
 
 BATCH = 3  # conversations, so that a unit has several record batches

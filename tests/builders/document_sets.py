@@ -10,10 +10,10 @@ import pyarrow as pa
 from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.dataset.entries import Files, FileSet, InputRows, OutputShard, ReadingEntry, SetPart, TableFile
 from tokenmill.dataset.manifest import Manifest, write_manifest
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.index import INDEX_FORMAT, ITEMS
 from tokenmill.formats.interface import Format, Shape
 from tokenmill.formats.parquet import write_tokens
-from tokenmill.formats.table import SET_FORMATS
 from tokenmill.formats.tokens import id_type, schema
 
 Items = Sequence[Sequence[int]]

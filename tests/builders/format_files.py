@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Format, Shape
-from tokenmill.formats.table import SET_FORMATS
 
 Item = dict[str, Any]
 GIB = 1 << 30

@@ -7,7 +7,7 @@ import pytest
 
 from tests.builders.chats import TOOLS, VARIABLES, canonical, encoded, encoder, peer, tokenizer, told
 from tokenmill.chat.answers import AnswerCounts
-from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.rendering import ChatSettings
 from tokenmill.errors import ChatError
 

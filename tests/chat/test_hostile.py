@@ -11,7 +11,7 @@ import pytest
 from tests.builders import chats
 from tests.builders.chats import SPECIAL, VARIABLES, canonical, encoded, encoder, peer, tokenizer, told
 from tokenmill import Tokenizer
-from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text
 from tokenmill.chat.rendering import ChatSettings
 from tokenmill.errors import ChatError

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from tests.builders.chats import canonical, told
 from tests.conftest import SHARED
 from tokenmill import Tokenizer
-from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text
 from tokenmill.chat.rendering import ChatSettings
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders.chats import VARIABLES, a_conversation, encoded, encoder, tokenizer, told
 from tokenmill.chat import prefixes
-from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.named import template_text
 from tokenmill.chat.segments import SegmentEncoder
 from tokenmill.chat.template import ChatTemplate

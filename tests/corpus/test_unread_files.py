@@ -7,7 +7,7 @@ import pytest
 from tests.builders.teams import findings
 from tests.conftest import Project
 from tokenmill.config.load_params import load_params
-from tokenmill.corpus.sources import unread_files
+from tokenmill.corpus.source_shards import unread_files
 
 OTHERS = ["data/raw/notes.md", "data/raw/old/c.jsonl"]
 

@@ -30,8 +30,8 @@ from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.dataset.document_index import read_unit_index, trained, unit_of_index
 from tokenmill.dataset.tables import UNIT_INDEX_FILE
 from tokenmill.file_sets.packing import Long, Mode, Packing
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.parquet import read_tokens
-from tokenmill.formats.table import SET_FORMATS
 
 ID_MAX = 60_000
 PAD = 1

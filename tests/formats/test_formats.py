@@ -31,8 +31,8 @@ from tests.builders.format_files import (
 from tests.builders.format_readers import READERS
 from tokenmill.errors import ValidationError
 from tokenmill.formats import offsets32, parquet
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Format, Shape
-from tokenmill.formats.table import SET_FORMATS
 from tokenmill.formats.tokens import schema
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.builders.format_files import GIB, batch_of, compare, document, id_types, read, shape_of, write
 from tests.builders.format_readers import READERS
 from tokenmill.errors import ValidationError
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Format, Shape
-from tokenmill.formats.table import SET_FORMATS
 
 Item = dict[str, Any]
 

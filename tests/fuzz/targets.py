@@ -24,7 +24,7 @@ from tests.builders.chats import DOCUMENTS, VARIABLES, a_conversation, canonical
 from tests.conftest import make_project
 from tests.fuzz.changes import change_json, changed_bytes, template
 from tokenmill import Tokenizer
-from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text
 from tokenmill.chat.rendering import ChatSettings
 from tokenmill.config.sources import Conversations, Reading

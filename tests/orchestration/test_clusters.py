@@ -21,8 +21,8 @@ from tests.builders.rounds import CallTask
 from tests.conftest import REPOSITORY, Project
 from tokenmill.errors import ClusterError, ParamsError
 from tokenmill.orchestration import engines
-from tokenmill.pipeline.batches import groups_of
 from tokenmill.pipeline.run_task import TaskRunner, advance_nothing
+from tokenmill.pipeline.task_batches import groups_of
 from tokenmill.rounds import is_always_acceptable
 from tokenmill.stages.count_sums import SumFacts
 from tokenmill.storage.unit_store import UnitStore

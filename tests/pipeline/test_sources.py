@@ -17,7 +17,7 @@ from tokenmill.analysis.verify import Verdict, VerifyOptions, verify
 from tokenmill.config.load_params import load_params
 from tokenmill.console import console
 from tokenmill.corpus.shards import find_shards
-from tokenmill.corpus.sources import find_documents
+from tokenmill.corpus.source_shards import find_documents
 from tokenmill.corpus.units import cut, source_name
 from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
 from tokenmill.errors import CorpusError, ParamsError

@@ -20,7 +20,7 @@ from tokenmill.config.load_params import load_params
 from tokenmill.corpus.dropped import find_none
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.provenance import Samples, read_provenance
-from tokenmill.corpus.sources import find_documents
+from tokenmill.corpus.source_shards import find_documents
 from tokenmill.counts.table import merge, read_counts
 
 

@@ -13,7 +13,7 @@ from tokenmill.config.load_params import load_params
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.quarantine import GoodDocuments
-from tokenmill.corpus.sources import find_documents
+from tokenmill.corpus.source_shards import find_documents
 from tokenmill.corpus.units import cut
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts
 from tokenmill.errors import CorpusError

@@ -9,8 +9,8 @@ import pytest
 from tests.conftest import REPOSITORY
 from tokenmill.config.encode_params import Encode, FormatName
 from tokenmill.errors import ParamsError
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Shape
-from tokenmill.formats.table import SET_FORMATS
 from tokenmill.stages.encode_sets import refuse_formats
 
 FORGET = ("megatron", "datatrove", "olmo", "nanogpt", "litdata")

@@ -14,7 +14,7 @@ from tests.builders.teams import cli
 from tests.conftest import Project, make_project
 from tokenmill import Counter, train_vocab
 from tokenmill.config.load_params import load_params
-from tokenmill.corpus.sources import find_documents
+from tokenmill.corpus.source_shards import find_documents
 from tokenmill.errors import ParamsError
 from tokenmill.stages import first_rows
 from tokenmill.stages.mistakes import find_mistakes

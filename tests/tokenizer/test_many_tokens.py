@@ -11,7 +11,7 @@ import tokenizers
 
 from tests.builders.tokenizer_files import DOCUMENT, FLAGS, NEXT_ID
 from tokenmill import Tokenizer, _core
-from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.rendering import ChatSettings
 from tokenmill.errors import SpecialTokenError
 

@@ -10,7 +10,7 @@ from tokenmill.checks.subject import NO_DROP, Inputs
 from tokenmill.config.load_params import load_params
 from tokenmill.corpus.drop import drop_list
 from tokenmill.corpus.shards import Shard, ShardRange
-from tokenmill.corpus.sources import find_documents
+from tokenmill.corpus.source_shards import find_documents
 from tokenmill.dataset.entries import InputRows
 from tokenmill.dataset.input_files import inputs_of, parts_of, units_of
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest

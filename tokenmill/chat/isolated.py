@@ -27,7 +27,7 @@ from tokenmill.chat.conversation import read_conversation
 from tokenmill.chat.rendering import MEMORY_BYTES_MAX, Renderer, Rendering, Way
 from tokenmill.chat.template import ChatTemplate
 from tokenmill.errors import ChatError
-from tokenmill.limits import limit_memory
+from tokenmill.process_memory import limit_memory
 
 SECONDS_MAX = 60
 """The CPU time limit for one conversation."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.checks.spans import Span, all_equal, same_ids
 from tokenmill.corpus.text_digests import text_digests
 from tokenmill.errors import ChatError

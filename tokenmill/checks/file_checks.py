@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tokenmill.artifacts.golden import sample_engines
 from tokenmill.chat.answers import AnswerCounts, added
-from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.rendering import ChatSettings
 from tokenmill.checks.findings import Finding, WrongRowError, of_error
 from tokenmill.checks.row_checks import Judge, check_sample, check_span
@@ -25,7 +25,7 @@ from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import read_index, trained, unit_index
 from tokenmill.dataset.entries import OutputShard
-from tokenmill.dataset.groups import GroupKeys, Groups, KnownGroups
+from tokenmill.dataset.group_keys import GroupKeys, Groups, KnownGroups
 from tokenmill.dataset.manifest import MANIFEST_FILE
 from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tokenmill import _core
 from tokenmill.chat.answers import AnswerCounts
-from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.checks.chat_checks import check_conversations, check_mask
 from tokenmill.checks.spans import Span, all_equal, same_ids
 from tokenmill.errors import TokenizerError, ValidationError

@@ -20,9 +20,9 @@ from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, Items, n_t
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import blends_of, epochs_of
 from tokenmill.file_sets.planned import documents_shape
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.index import INDEX_FORMAT
 from tokenmill.formats.interface import Format, Shape
-from tokenmill.formats.table import SET_FORMATS
 from tokenmill.rounds import Round, Rounds, Task, do
 from tokenmill.storage.atomic import read
 from tokenmill.storage.unit_store import unit_key

@@ -128,7 +128,7 @@ def _save(summaries: Sequence[StageSummary], path: Path) -> None:
 
 def _status(asked: argparse.Namespace) -> Answer:
     from tokenmill.config.load_params import load_params
-    from tokenmill.corpus.sources import unread_files, words_of_unread
+    from tokenmill.corpus.source_shards import unread_files, words_of_unread
     from tokenmill.pipeline.status import lines_of, status_of
 
     path = asked.params or find_params()

@@ -44,7 +44,7 @@ def _plan(asked: argparse.Namespace) -> Answer:
 
 def _new_plan(root: Path, params_path: Path, seed: int) -> Answer:
     from tokenmill.config.load_params import load_params
-    from tokenmill.corpus.sources import unread_files, words_of_unread
+    from tokenmill.corpus.source_shards import unread_files, words_of_unread
     from tokenmill.pipeline.last_plan import compare, keep_plan
     from tokenmill.plan.planning import make_plan
     from tokenmill.plan.sampling import SampleSize

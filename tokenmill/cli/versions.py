@@ -147,7 +147,7 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
     from tokenmill.config.load_params import load_params
     from tokenmill.config.sources import Reading
     from tokenmill.corpus.reader import BadDocument, find_shards, read_batches
-    from tokenmill.corpus.sources import find_documents
+    from tokenmill.corpus.source_shards import find_documents
     from tokenmill.errors import CorpusError, DamagedError
 
     path = find_params()

@@ -28,7 +28,7 @@ from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Piece, Unit
 from tokenmill.errors import CorpusError, DamagedError, PassingError, UnitTimeoutError
-from tokenmill.limits import give_memory_back
+from tokenmill.process_memory import give_memory_back
 from tokenmill.storage.atomic import naming, read, write_atomic
 from tokenmill.storage.checked_parquet import read_table
 

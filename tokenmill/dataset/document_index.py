@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from tokenmill.corpus.dropped import Starts
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.text_digests import text_digests, text_keys
-from tokenmill.dataset.groups import Groups
+from tokenmill.dataset.group_keys import Groups
 from tokenmill.dataset.splits import split_of
 from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import even_batches

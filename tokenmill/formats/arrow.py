@@ -9,7 +9,7 @@ import pyarrow as pa
 from tokenmill.formats.arrow_file import new_arrow_file, read_arrow_file
 from tokenmill.formats.batches import even_batches
 from tokenmill.formats.interface import Flat, Format, Shape
-from tokenmill.formats.items import check_beside, check_items, check_segments, checking, columns, flat_of
+from tokenmill.formats.item_checks import check_beside, check_items, check_segments, checking, columns, flat_of
 
 _SUFFIX = ".arrow"
 _ROWS_MAX = 1 << 16  # of a record batch

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tokenmill.errors import ValidationError
 from tokenmill.formats.files import map_file
-from tokenmill.formats.items import REBUILD, named
+from tokenmill.formats.item_checks import REBUILD, named
 from tokenmill.storage.atomic import naming
 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # the marker at the end of a stream; without it a cut at a batch's end is not seen

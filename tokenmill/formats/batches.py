@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.formats.interface import Flat, Shape
-from tokenmill.formats.items import check_ids
+from tokenmill.formats.item_checks import check_ids
 
 READ_ROWS_MAX = 1 << 14  # rows of a batch that a reader yields
 READ_VALUES_MAX = 1 << 20  # token ids of such a batch, unless a single item has more

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.errors import ValidationError
-from tokenmill.formats.items import REBUILD
+from tokenmill.formats.item_checks import REBUILD
 from tokenmill.storage.atomic import naming, open_regular
 
 Put = Callable[[bytes | memoryview | npt.NDArray[Any]], None]

@@ -17,7 +17,7 @@ from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import batches_of
 from tokenmill.formats.files import new_file
 from tokenmill.formats.interface import STARTS_SUFFIX, Flat, Format, Shape
-from tokenmill.formats.items import (
+from tokenmill.formats.item_checks import (
     REBUILD,
     check_segments,
     checking,

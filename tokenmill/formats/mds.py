@@ -19,7 +19,7 @@ from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import READ_ROWS_MAX, READ_VALUES_MAX, cut
 from tokenmill.formats.files import new_file
 from tokenmill.formats.interface import Format, Shape
-from tokenmill.formats.items import (
+from tokenmill.formats.item_checks import (
     REBUILD,
     check_items,
     checked,

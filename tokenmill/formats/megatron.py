@@ -13,7 +13,7 @@ import pyarrow as pa
 from tokenmill.formats.batches import batches_of
 from tokenmill.formats.files import new_file, whole_values
 from tokenmill.formats.interface import STARTS_SUFFIX, Flat, Format, Shape
-from tokenmill.formats.items import check_segments, checking, flat_of, refuse_lists, refuse_over_int32
+from tokenmill.formats.item_checks import check_segments, checking, flat_of, refuse_lists, refuse_over_int32
 from tokenmill.formats.megatron_index import INT32, UINT16, Type, new_index, read_offsets
 from tokenmill.formats.sidecar import new_sidecar, read_sidecar
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tokenmill.errors import ValidationError
 from tokenmill.formats.files import Put, arrays, map_file, new_file, put_spooled, spool, values
-from tokenmill.formats.items import REBUILD
+from tokenmill.formats.item_checks import REBUILD
 
 UINT16: "np.dtype[np.uint16]" = np.dtype("<u2")
 INT32: "np.dtype[np.int32]" = np.dtype("<i4")

@@ -17,7 +17,7 @@ from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import READ_ROWS_MAX, READ_VALUES_MAX, cut
 from tokenmill.formats.files import new_file, whole_values
 from tokenmill.formats.interface import Format, Shape
-from tokenmill.formats.items import REBUILD, check_items, checking, flat_of, list_values
+from tokenmill.formats.item_checks import REBUILD, check_items, checking, flat_of, list_values
 from tokenmill.formats.megatron_index import INT32, new_index, read_offsets
 from tokenmill.formats.sft_items import at_inputs, at_labels, check_ends, columns, refusal
 

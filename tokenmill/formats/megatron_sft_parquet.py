@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import even_batches
 from tokenmill.formats.interface import Format, Shape
-from tokenmill.formats.items import REBUILD, check_beside, check_items, checking, list_values, named
+from tokenmill.formats.item_checks import REBUILD, check_beside, check_items, checking, list_values, named
 from tokenmill.formats.sft_items import at_inputs, at_labels, check_ends, columns, refusal
 from tokenmill.formats.tokens import list_of
 from tokenmill.storage.atomic import naming

@@ -15,7 +15,7 @@ from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import batches_of
 from tokenmill.formats.files import new_file, whole_values
 from tokenmill.formats.interface import STARTS_SUFFIX, Flat, Format, Shape
-from tokenmill.formats.items import REBUILD, check_segments, checking, flat_of, refuse_lists
+from tokenmill.formats.item_checks import REBUILD, check_segments, checking, flat_of, refuse_lists
 from tokenmill.formats.sidecar import new_sidecar, read_sidecar
 
 _DATA = ".bin"

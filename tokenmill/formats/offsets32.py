@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tokenmill.errors import ValidationError
 from tokenmill.formats.files import arrays, map_file, new_file, put_spooled, spool, values
-from tokenmill.formats.items import REBUILD
+from tokenmill.formats.item_checks import REBUILD
 
 FILE_BYTES_MAX = 2**32 - 1
 

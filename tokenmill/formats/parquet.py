@@ -15,7 +15,7 @@ from tokenmill.corpus.page_sizes import pages_of
 from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import even_batches
 from tokenmill.formats.interface import Format, Shape
-from tokenmill.formats.items import REBUILD, check_items, checking, columns, named
+from tokenmill.formats.item_checks import REBUILD, check_items, checking, columns, named
 from tokenmill.formats.tokens import schema
 from tokenmill.storage.atomic import naming
 from tokenmill.storage.checked_parquet import parquet_file

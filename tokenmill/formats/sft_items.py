@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tokenmill.errors import ValidationError
 from tokenmill.formats.interface import Shape
-from tokenmill.formats.items import REBUILD, refuse_over_int32
+from tokenmill.formats.item_checks import REBUILD, refuse_over_int32
 from tokenmill.formats.tokens import list_of
 
 Mask = npt.NDArray[np.int8]

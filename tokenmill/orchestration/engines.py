@@ -19,8 +19,8 @@ from tokenmill.console import Advance, say
 from tokenmill.errors import ClusterError, ParamsError
 from tokenmill.layout import SCRATCH_DIRECTORY
 from tokenmill.orchestration.worker_checks import check_slots, check_workers, ray_answers, worker_code
-from tokenmill.pipeline.batches import TaskBatch, tasks_max
 from tokenmill.pipeline.build import Build
+from tokenmill.pipeline.task_batches import TaskBatch, tasks_max
 from tokenmill.storage.atomic import partial_path
 
 _ANSWER_S_MAX = 10.0

@@ -14,8 +14,8 @@ from prefect.states import Completed, Failed
 from tokenmill import _core
 from tokenmill.errors import TokenmillError
 from tokenmill.orchestration.engines import TaskEngine
-from tokenmill.pipeline.batches import TaskBatch, groups_of
 from tokenmill.pipeline.run_task import TaskRunner
+from tokenmill.pipeline.task_batches import TaskBatch, groups_of
 from tokenmill.rounds import F, Outcome, Task
 
 # Prefect's own cache stays off, because it does not notice missing files.

@@ -14,7 +14,7 @@ from tokenmill.config.load_params import load_params
 from tokenmill.config.params import Params
 from tokenmill.console import console, say, say_more
 from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.sources import find_documents, reads_objects
+from tokenmill.corpus.source_shards import find_documents, reads_objects
 from tokenmill.corpus.units import Unit, cut, md5_of_file
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError
 from tokenmill.layout import (

@@ -5,7 +5,7 @@ from pathlib import Path
 from tokenmill import _core
 from tokenmill.config.load_params import load_params
 from tokenmill.console import say
-from tokenmill.corpus.sources import unread_files, words_of_unread
+from tokenmill.corpus.source_shards import unread_files, words_of_unread
 from tokenmill.errors import ParamsError, TokenmillError, did_you_mean
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE
 from tokenmill.pipeline.alone import under_dvc

@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenmill.config.params import Params
 from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.sources import find_documents, reads_objects, unread_files
+from tokenmill.corpus.source_shards import find_documents, reads_objects, unread_files
 from tokenmill.corpus.units import sha256_of_shards
 from tokenmill.errors import CorpusError
 from tokenmill.layout import DOCUMENT_STAGES

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tokenmill.config.params import Params
-from tokenmill.corpus.sources import find_documents, reads_objects
+from tokenmill.corpus.source_shards import find_documents, reads_objects
 from tokenmill.corpus.units import UNREAD, Corpus, Unit, cut
 from tokenmill.layout import COUNTS_FILE
 from tokenmill.pipeline.memory import divide

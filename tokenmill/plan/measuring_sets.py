@@ -9,8 +9,8 @@ from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.file_sets.arrangement import Arrangement
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.planned import documents_shape
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.index import INDEX_FORMAT
-from tokenmill.formats.table import SET_FORMATS
 from tokenmill.layout import SCRATCH_DIRECTORY
 from tokenmill.pipeline.pools import Threads
 from tokenmill.pipeline.project import Project

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tokenmill.config.encode_params import Encode
 from tokenmill.config.sources import EPOCHS_MAX, DocumentSource
 from tokenmill.corpus.shards import Shard
-from tokenmill.formats.table import SET_FORMATS
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.plan.estimate import Estimate, around, exactly
 from tokenmill.plan.measuring import Sample
 from tokenmill.plan.measuring_sets import SetRates

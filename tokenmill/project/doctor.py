@@ -8,7 +8,7 @@ import tokenmill
 from tokenmill.errors import TokenmillError
 from tokenmill.pipeline.core_sources import sources_hash
 from tokenmill.pipeline.start import refuse_stale_core
-from tokenmill.project.finding import Diagnosis
+from tokenmill.project.diagnosis import Diagnosis
 from tokenmill.versioning import git
 
 _PACKAGE = "tokenmill"

@@ -16,12 +16,12 @@ from tokenmill.config.load_params import load_params
 from tokenmill.config.lockfile import read_lock
 from tokenmill.config.params import Params
 from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.sources import find_documents, unread_files, words_of_unread
+from tokenmill.corpus.source_shards import find_documents, unread_files, words_of_unread
 from tokenmill.errors import TokenmillError
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE, STAGES
 from tokenmill.pipeline.dvc_sight import refuse_unseen_parameters
+from tokenmill.project.diagnosis import Diagnosis
 from tokenmill.project.doctor_documents import named_sources
-from tokenmill.project.finding import Diagnosis
 from tokenmill.quantities import size
 from tokenmill.stages.mistakes import find_mistakes
 from tokenmill.versioning import dvc_repository, dvc_stage, git, leftovers

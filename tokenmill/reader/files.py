@@ -12,9 +12,9 @@ from tokenmill.checks.manifest_checks import wrong_names
 from tokenmill.dataset.entries import Files, FileSet
 from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.errors import ParamsError, ValidationError, did_you_mean
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.index import INDEX_FORMAT
 from tokenmill.formats.interface import Format, Shape
-from tokenmill.formats.table import SET_FORMATS
 from tokenmill.formats.tokens import id_type
 from tokenmill.reader.open_parts import FlatParts, ParquetParts, Parts, Place
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenmill.errors import ValidationError
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Flat, Shape
 from tokenmill.formats.parquet import check_counts
-from tokenmill.formats.table import SET_FORMATS
 from tokenmill.storage.checked_parquet import parquet_file
 
 Ids = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]

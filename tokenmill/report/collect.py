@@ -29,7 +29,7 @@ from tokenmill.report.measures import by_vocab_size, gini, lengths, ranks, renyi
 from tokenmill.report.panel import panel_of
 from tokenmill.report.references import load_references
 from tokenmill.report.sample import ROOT_SOURCE, DocumentSample
-from tokenmill.report.tables import Tables, read_tables
+from tokenmill.report.totals import Tables, read_tables
 from tokenmill.storage.checked_parquet import read_table
 from tokenmill.tokenizer.tokenizer import Tokenizer
 

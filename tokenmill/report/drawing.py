@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from tokenmill.limits import limit_memory
+from tokenmill.process_memory import limit_memory
 
 _VEGA_LITE = "6.4"
 """The version of Vega-Lite that the charts are written for, as plain JSON: importing Altair would take 0.3 s of each build."""

@@ -12,7 +12,7 @@ from tokenmill.console import say
 from tokenmill.layout import GATES_FILE, METRICS_FILE, PLOTS_DIRECTORY, REPORT_FILE
 from tokenmill.quantities import finite
 from tokenmill.report.collect import OWN, Reported, collect
-from tokenmill.report.gates import GateResult, Published, check_gates, flat, refuse_broken
+from tokenmill.report.gate_results import GateResult, Published, check_gates, flat, refuse_broken
 from tokenmill.report.page import write_page
 from tokenmill.storage.atomic import write_atomic
 

@@ -21,8 +21,8 @@ from tokenmill.errors import ParamsError, PatternError
 from tokenmill.layout import COUNTS_FILE, COUNTS_REPORT_FILE, PROVENANCE_FILE, SCRATCH_DIRECTORY
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.unit_drops import drop_lists
+from tokenmill.pretokenizers.json_steps import pre_tokenizer_of
 from tokenmill.pretokenizers.patterns import steps_of
-from tokenmill.pretokenizers.tokenizer_json import pre_tokenizer_of
 from tokenmill.rounds import Round, Stage, do
 from tokenmill.stages.count_sums import SCRATCH_PREFIX, PartialCounts, part_name, partition_sums, sums_of
 from tokenmill.stages.count_units import CountFacts, CountTask, count_keys, groups_of

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from tokenmill.chat.answers import AnswerCounts
-from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.named import TURN_TOKENS
 from tokenmill.chat.rendering import ChatSettings
 from tokenmill.chat.shipped import templates_of

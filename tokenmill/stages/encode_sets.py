@@ -12,8 +12,8 @@ from tokenmill.errors import ParamsError
 from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, Items, SetFacts, n_tokens_of
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import blends_of
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Format, Shape
-from tokenmill.formats.table import SET_FORMATS
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.project import Project
 from tokenmill.rounds import Round, Rounds, Task, do

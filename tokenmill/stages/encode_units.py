@@ -19,7 +19,7 @@ from tokenmill.corpus.quarantine import GoodDocuments, left_out, piece_bad, writ
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import unit_index
-from tokenmill.dataset.groups import GroupKeys
+from tokenmill.dataset.group_keys import GroupKeys
 from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens_digest import TokensDigest

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tokenmill.artifacts.golden import checked_tokenizer
-from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.config.encode_params import Encode
 from tokenmill.dataset.entries import ChatEntry
 from tokenmill.errors import ParamsError

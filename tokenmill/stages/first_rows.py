@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from tokenmill import _core
-from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.config.source_params import Source
 from tokenmill.corpus.bad_documents import (
     N_FOUND_MAX,
@@ -25,7 +25,7 @@ from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Piece, Unit
-from tokenmill.dataset.groups import GroupKeys
+from tokenmill.dataset.group_keys import GroupKeys
 from tokenmill.errors import (
     ChatError,
     CorpusError,

@@ -11,21 +11,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.config.gates import parse_gate
 from tokenmill.config.params import Params
 from tokenmill.config.training_params import TrainVocab
 from tokenmill.corpus.drop import DropList, drop_list
 from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.sources import find_documents, reads_objects
+from tokenmill.corpus.source_shards import find_documents, reads_objects
 from tokenmill.corpus.units import refuse_clashes, source_name
 from tokenmill.counts.spill import SCHEMA
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
 from tokenmill.file_sets.arrangement import one_file_stem
 from tokenmill.file_sets.planned import documents_shape, shape_of
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Shape
-from tokenmill.formats.table import SET_FORMATS
 from tokenmill.formats.tokens import id_type
 from tokenmill.layout import PARAMS_FILE, STAGES, TOKENIZER_DIRECTORY
 from tokenmill.pipeline.alone import under_dvc

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tokenmill import _core
 from tokenmill.errors import TokenizerError
-from tokenmill.pretokenizers.tokenizer_json import BeyondCore, parts_of
+from tokenmill.pretokenizers.json_steps import BeyondCore, parts_of
 from tokenmill.tokenizer.added_tokens import Finder, is_plain
 from tokenmill.tokenizer.formats.tokenizer_json import PLAIN_BPE, merges_of
 from tokenmill.tokenizer.model import BYTE_TOKENS, AddedToken, Merge

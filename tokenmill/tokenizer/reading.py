@@ -7,7 +7,7 @@ from typing import Any
 
 from tokenmill.errors import TokenizerError
 from tokenmill.pretokenizers import patterns
-from tokenmill.pretokenizers.tokenizer_json import BeyondCore
+from tokenmill.pretokenizers.json_steps import BeyondCore
 from tokenmill.tokenizer.formats import tiktoken_file, tokenizer_json
 from tokenmill.tokenizer.formats.files import file_of, read_tokenizer_file
 from tokenmill.tokenizer.formats.folder import json_of, with_folder

@@ -17,7 +17,7 @@ from tokenmill import _core
 from tokenmill.arguments import at_least, threads_or_all
 from tokenmill.errors import CorpusError, SpecialTokenError, TokenizerError
 from tokenmill.pretokenizers import patterns
-from tokenmill.pretokenizers.tokenizer_json import BeyondCore
+from tokenmill.pretokenizers.json_steps import BeyondCore
 from tokenmill.special_tokens import Refusal, SpecialTokensInText, check_policy
 from tokenmill.tokenizer.engine import Engine, texts_for
 from tokenmill.tokenizer.formats import tiktoken_file, tokenizer_json

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from tokenmill.calls import counted
 from tokenmill.errors import CorpusError, TokenizerError
+from tokenmill.pretokenizers.json_steps import parts_of
 from tokenmill.pretokenizers.patterns import hard_text
-from tokenmill.pretokenizers.tokenizer_json import parts_of
-from tokenmill.tokenizer.formats.limits import growth
+from tokenmill.tokenizer.formats.library_limits import growth
 from tokenmill.tokenizer.formats.schema import check_range
 from tokenmill.tokenizer.model import CHARACTERS, bytes_of, sha256_of
 

@@ -13,8 +13,8 @@ from tokenmill import _core
 from tokenmill.arguments import threads_or_all
 from tokenmill.counts.counter import Counter
 from tokenmill.errors import ParamsError
+from tokenmill.pretokenizers.json_steps import pre_tokenizer_of
 from tokenmill.pretokenizers.patterns import steps_of
-from tokenmill.pretokenizers.tokenizer_json import pre_tokenizer_of
 from tokenmill.special_tokens import RESERVED_MAX, listed
 from tokenmill.tokenizer.model import (
     CHARACTERS,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tokenmill.errors import VersionsError
 from tokenmill.layout import DVC_LOCK_FILE, REPORT_FILE
-from tokenmill.report.gates import Published, flat
+from tokenmill.report.gate_results import Published, flat
 from tokenmill.storage.json_files import read_json
 from tokenmill.versioning import git
 from tokenmill.versioning.dvc_files import recorded_md5

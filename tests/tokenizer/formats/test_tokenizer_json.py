@@ -33,7 +33,7 @@ from tests.builders.trained import TOKENIZER, TRICKY
 from tests.conftest import SHARED
 from tokenmill import Tokenizer, _core
 from tokenmill.errors import CorpusError, PatternError, TokenizerError
-from tokenmill.pretokenizers.tokenizer_json import BeyondCore
+from tokenmill.pretokenizers.json_steps import BeyondCore
 from tokenmill.tokenizer.formats.schema import read_document
 from tokenmill.tokenizer.formats.tokenizer_json import merges_of, model_of
 from tokenmill.tokenizer.model import AddedToken, Merge, Merges, Model, digest_of, sha256_of

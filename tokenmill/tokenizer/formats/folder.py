@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.errors import TokenizerError
-from tokenmill.pretokenizers.tokenizer_json import BeyondCore, parts_of, steps_from
+from tokenmill.pretokenizers.json_steps import BeyondCore, parts_of, steps_from
 from tokenmill.tokenizer.formats.as_loaded import added_as_loaded
 from tokenmill.tokenizer.formats.files import file_of, read_tokenizer_file
 from tokenmill.tokenizer.formats.named_tokens import (

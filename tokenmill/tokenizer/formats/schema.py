@@ -11,7 +11,7 @@ from typing import Any
 from tokenmill import _core
 from tokenmill.errors import TokenizerError, shown
 from tokenmill.tokenizer.formats.as_loaded import MODELS, added_as_loaded, type_of_untyped
-from tokenmill.tokenizer.formats.limits import SECTIONS, check_limits
+from tokenmill.tokenizer.formats.library_limits import SECTIONS, check_limits
 from tokenmill.tokenizer.formats.strict_json import Each, check, parse, wrong
 from tokenmill.tokenizer.model import FLAGS, ID_MAX, Merges, bytes_of, check_id
 

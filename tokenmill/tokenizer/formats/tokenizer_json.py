@@ -3,7 +3,7 @@
 from itertools import accumulate, pairwise
 from typing import Any
 
-from tokenmill.pretokenizers.tokenizer_json import BeyondCore, parts_of, pre_tokenizer_of, steps_from
+from tokenmill.pretokenizers.json_steps import BeyondCore, parts_of, pre_tokenizer_of, steps_from
 from tokenmill.tokenizer.added_tokens import is_plain
 from tokenmill.tokenizer.model import AddedToken, Merges, Model, bytes_of, characters_of
 

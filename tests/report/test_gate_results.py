@@ -4,7 +4,7 @@ import pytest
 
 from tokenmill.config.gates import parse_gate
 from tokenmill.errors import ParamsError, ValidationError
-from tokenmill.report.gates import Published, check_gates, flat, refuse_broken
+from tokenmill.report.gate_results import Published, check_gates, flat, refuse_broken
 
 MEASURES = flat(
     {"bytes_per_token": {"overall": 4.0, "lang": {"de": 3.5}}, "unused_tokens_share": 0.01, "tokens": 10}

@@ -23,7 +23,7 @@ from tests.builders.chats import (
     told,
 )
 from tokenmill.chat.answers import AnswerCounts
-from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text
 from tokenmill.chat.rendering import ChatSettings
 from tokenmill.config.sources import Conversations

@@ -7,8 +7,8 @@ from typing import Any
 
 from tokenmill import _core
 from tokenmill.errors import TokenizerError, shown
+from tokenmill.pretokenizers.json_steps import parts_of
 from tokenmill.pretokenizers.patterns import first_difference
-from tokenmill.pretokenizers.tokenizer_json import parts_of
 
 WORD_CHARS_MAX = 1_000
 """WordPiece takes cubic time: 0.05 s for a word of 1,000 characters, 2.3 s for 4,000. BERT's limit is 100."""
