@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.chat.chat_encoder import ChatEncoder, EncodedChat
 from tokenmill.chat.named import template_text
-from tokenmill.chat.rendering import ChatSettings, Mask
+from tokenmill.chat.rendering import ChatSettings, MaskRule
 
 LOOPS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"  # a template that never ends
 VARIABLES = {"bos_token": "<s>", "eos_token": "</s>"}
@@ -163,7 +163,7 @@ def peer(name: str) -> PreTrainedTokenizerFast:
 
 
 def encoder(
-    name: str = "plain", template: str = "chatml", mask: Mask = "assistant", **variables: object
+    name: str = "plain", template: str = "chatml", mask: MaskRule = "assistant", **variables: object
 ) -> ChatEncoder:
     """An encoder with a named template, or with a text that has a brace."""
     text = template if "{" in template else template_text(template)
