@@ -3,20 +3,18 @@
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-
-import msgspec
 
 from tokenmill.config.load_params import load_params
 from tokenmill.config.params import Params
 from tokenmill.console import console, say, say_more
 from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.source_shards import find_documents, reads_objects
+from tokenmill.corpus.source_shards import reads_objects
 from tokenmill.corpus.units import Unit, cut, md5_of_file
-from tokenmill.errors import CorpusError, ParamsError, TokenmillError
+from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.layout import (
     DOCUMENT_STAGES,
     OUTPUT_DIRECTORIES,
@@ -25,6 +23,7 @@ from tokenmill.layout import (
 )
 from tokenmill.pipeline.alone import alone as alone  # the flows of projects import it from here
 from tokenmill.pipeline.alone import under_dvc
+from tokenmill.pipeline.arrivals import BuildShards, find_shards_now
 from tokenmill.pipeline.causes import FORCED, Cause, UnitCauses, as_words, causes_of, outputs_of
 from tokenmill.pipeline.dvc_sight import refuse_unseen
 from tokenmill.pipeline.input_changes import changes_since, earlier_inputs, input_changes, last_manifest
@@ -34,21 +33,16 @@ from tokenmill.pipeline.own_step import naming_step, outputs_aside, refuse_forei
 from tokenmill.pipeline.pools import Pool
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.run import Driver
-from tokenmill.pipeline.stage_order import inputs_of, stages_of
+from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.rounds import Stage
-from tokenmill.storage import file_facts
-from tokenmill.storage.file_facts import Digests, signature_of
+from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.unit_store import UnitStore
-from tokenmill.storage.urls import StoredObject
 from tokenmill.storage.writable import check_writable
 from tokenmill.summary import StageSummary
-from tokenmill.versioning import dvc_stage, dvc_view
+from tokenmill.versioning import dvc_stage
 from tokenmill.versioning.dvc_files import Known
 
 _N_CHANGED_SHOWN = 5
-
-ShardSignature = tuple[str, file_facts.Signature]
-"""A shard's name and its file's signature. The ctime is 0, so making a hard link is no change."""
 
 
 @dataclass(frozen=True)
@@ -150,10 +144,14 @@ class Build:
         """The store of finished units."""
         return UnitStore(self.root, trust=not self.rehash)
 
+    @cached_property
+    def _inputs(self) -> BuildShards:
+        return find_shards_now(self.root, self.params)
+
     @property
     def shards(self) -> list[Shard]:
         """The shards, listed on first access, which is when the first stage begins. Raises CorpusError."""
-        return self._inputs[0]
+        return self._inputs.shards
 
     @cached_property
     def known(self) -> Known:
@@ -166,8 +164,10 @@ class Build:
         Raises what `stage` raises."""
         self._settle_uncalled(self.stages)
         is_new = any(one.action != "up to date" for one in self.summaries)
-        if is_new:
-            self._tell_of_arrivals()
+        if is_new and not under_dvc() and "_inputs" in self.__dict__ and (new := self._inputs.new()):
+            say(
+                f"files that arrived while the build ran: {len(new):,}, such as {new[0].name}. The next build reads them"
+            )
         if self.params.run.report_page and "validate" in self.stages:
             self._write_page(is_new)
         return self.summaries
@@ -339,12 +339,18 @@ class Build:
         self._check_params(name)
         self._check_folders()
         # train-vocab reads no documents, and a project's own stage may make them, so only some stages check the shards.
-        signatures = self._inputs[1] if name in DOCUMENT_STAGES else None
+        inputs = self._inputs if name in DOCUMENT_STAGES else None
         release_unused()
         reset_peak()
         yield
-        if signatures is not None:
-            self._check_shards(name, signatures)
+        if inputs is not None and (changed := inputs.changed()):
+            raise CorpusError(
+                "",
+                f"{', '.join(changed[:_N_CHANGED_SHOWN])} changed while the build ran; nothing was recorded of stage "
+                f"{name}.",
+                "Run `tokenmill build` again when nothing changes the inputs any more.",
+                code="TM207",
+            )
         self._check_params(name)
 
     def _check_folders(self) -> None:
@@ -362,78 +368,3 @@ class Build:
                 "Run `tokenmill build` again.",
                 code="TM106",
             )
-
-    def _check_shards(self, name: str, before: list[ShardSignature]) -> None:
-        """Raises CorpusError if the shards changed since the first stage began. Files that arrived since then are an
-        error only under `dvc repro`, because DVC would count them among the stage's inputs."""
-        if under_dvc():
-            now = _signatures(find_documents(self.root, self.params))
-        else:
-            now = _signatures_now(self._listed_again())
-        if now != before:
-            changed = sorted({shard for shard, *_ in set(before) ^ set(now)})
-            raise CorpusError(
-                "",
-                f"{', '.join(changed[:_N_CHANGED_SHOWN])} changed while the build ran; nothing was recorded of stage "
-                f"{name}.",
-                "Run `tokenmill build` again when nothing changes the inputs any more.",
-                code="TM207",
-            )
-
-    @cached_property
-    def _inputs(self) -> tuple[list[Shard], list[ShardSignature]]:
-        return self._look()
-
-    def _look(self) -> tuple[list[Shard], list[ShardSignature]]:
-        found = find_documents(self.root, self.params)
-        shards = [shard for shard in found if not self._has_arrived(shard)]
-        if not shards:  # the first ones arrived just now
-            self.list_inputs()
-            shards = find_documents(self.root, self.params)
-        return shards, _signatures(shards)
-
-    def list_inputs(self) -> None:
-        """Fixes the list of input files: this build reads those that exist now, and DVC sees no others while it runs."""
-        if not under_dvc():
-            dvc_view.see(self.root, inputs_of(self.root))
-
-    def _has_arrived(self, shard: Shard) -> bool:
-        return not isinstance(shard.path, StoredObject) and dvc_view.has_arrived(self.root, shard.path)
-
-    def _listed_again(self) -> list[Shard]:
-        """The shards of this build, and new ones that DVC would record. Objects are listed again, because the listing says whether
-        they changed."""
-        names = {shard.name for shard in self.shards}
-        if reads_objects(self.params):
-            return [shard for shard in find_documents(self.root, self.params) if shard.name in names]
-        return [*self.shards, *(shard for shard in self._new_shards() if not self._has_arrived(shard))]
-
-    def _tell_of_arrivals(self) -> None:
-        """Says in a line which documents arrived while the build ran."""
-        if under_dvc() or "_inputs" not in self.__dict__:
-            return
-        if new := self._new_shards():
-            say(
-                f"files that arrived while the build ran: {len(new):,}, such as {new[0].name}. The next build reads them"
-            )
-
-    def _new_shards(self) -> list[Shard]:
-        """The shards that arrived after this build began; empty if listing fails, an error that the next build reports."""
-        names = {shard.name for shard in self.shards}
-        try:
-            return [shard for shard in find_documents(self.root, self.params) if shard.name not in names]
-        except TokenmillError:
-            return []
-
-
-def _signatures_now(shards: Sequence[Shard]) -> list[ShardSignature]:
-    """The signatures of the shards that still exist."""
-    found = []
-    for shard in shards:
-        with suppress(FileNotFoundError):
-            found += _signatures([shard])
-    return found
-
-
-def _signatures(shards: Sequence[Shard]) -> list[ShardSignature]:
-    return [(shard.name, msgspec.structs.replace(signature_of(shard.path), ctime_ns=0)) for shard in shards]

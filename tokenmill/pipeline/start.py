@@ -9,6 +9,7 @@ from tokenmill.corpus.source_shards import unread_files, words_of_unread
 from tokenmill.errors import ParamsError, TokenmillError, did_you_mean
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE
 from tokenmill.pipeline.alone import under_dvc
+from tokenmill.pipeline.arrivals import list_inputs
 from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.code_pins import code_changes, pin_code, refuse_other_code
 from tokenmill.pipeline.core_sources import sources_hash
@@ -45,7 +46,7 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool) -> Bui
             )
     except ParamsError as error:
         raise ParamsError(*error.inside(path), code=error.code) from None
-    build.list_inputs()
+    list_inputs(build.root)
     if unread := unread_files(build.root, build.params):
         say(words_of_unread(unread))
     (refuse_other_code if under_dvc() else pin_code)(build.root)

@@ -17,6 +17,7 @@ from tokenmill.corpus.quarantine import good_batches
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_manifest
 from tokenmill.errors import ParamsError, TokenmillError, ValidationError, VersionsError
 from tokenmill.layout import LOCK_FILE, OBJECTS_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.pipeline.arrivals import list_inputs
 from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.pools import Threads
 from tokenmill.stages.count import count
@@ -85,7 +86,7 @@ def refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]]) -> 
 def _refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]], before: Manifest | None) -> Refreshed:
     root, limits = build.root, build.params.refresh
     update_imports(root)
-    build.list_inputs()
+    list_inputs(build.root)
     record_sources(root)
     summaries = run_stages(build)
     manifest = read_manifest(root / TOKENS_DIRECTORY)
