@@ -115,7 +115,7 @@ def collect(checked: Reported, params: Validate) -> dict[str, Any]:
     return found
 
 
-def _bigram(checked: Checked) -> Bigram:
+def _bigram(checked: Reported) -> Bigram:
     """The bigram model of a sample of the dataset's tokens."""
     tokens = sampling.draw_tokens(checked.root / TOKENS_DIRECTORY, [shard.name for shard in checked.manifest.shards])
     return bigram(tokens.ids, tokens.lengths, tokens.n_bytes, tokens.keys)
