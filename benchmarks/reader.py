@@ -22,10 +22,11 @@ from benchmarks import record
 from tokenmill.dataset.entries import Files, FileSet, InputRows, OutputShard, SetPart, TableFile
 from tokenmill.dataset.manifest import Manifest, write_manifest
 from tokenmill.formats.by_name import SET_FORMATS
-from tokenmill.formats.interface import Shape
 from tokenmill.formats.parquet import write_tokens
 from tokenmill.formats.tokens import schema
-from tokenmill.reader.token_dataset import TokenDataset
+from tokenmill_reader.formats.columns import id_type_of, schema_of
+from tokenmill_reader.formats.items import Shape
+from tokenmill_reader.token_dataset import TokenDataset
 
 FORMATS = ("arrow", "megatron", "datatrove", "parquet")
 LENGTH = 2048
@@ -71,7 +72,7 @@ def main() -> None:
 
 def parts_of(n_ids: int) -> Iterator[list[pa.RecordBatch]]:
     """The documents of each part."""
-    form = _shape().schema
+    form = schema_of(_shape())
     for part in range(PARTS):
         random = np.random.default_rng(part)
         lengths = np.maximum(random.lognormal(6, 1, n_ids // PARTS // 400).astype(np.int64), 1)
@@ -95,7 +96,7 @@ def write_dataset(folder: Path, n_ids: int) -> None:
     for i, batches in enumerate(parts_of(n_ids)):
         n_documents = sum(batch.num_rows for batch in batches)
         n_tokens = sum(len(batch["input_ids"].flatten()) for batch in batches)
-        form = schema(shape.ids, shape.has_names)
+        form = schema(id_type_of(shape), shape.has_names)
         with write_tokens(folder / f"unit-{i}.parquet", form) as add:
             for batch in batches:
                 add(batch.select(form.names))
@@ -190,7 +191,7 @@ def _copy(sequences: "TokenDataset | Iterator[np.ndarray]") -> None:
 
 
 def _shape() -> Shape:
-    return Shape(pa.uint16(), ID_MAX, _NO_DIGEST, None, None, has_names=False)
+    return Shape(ID_MAX, _NO_DIGEST, None, None, has_names=False)
 
 
 def _file(folder: Path, name: str) -> TableFile:

@@ -16,9 +16,9 @@ from tokenmill.dataset.entries import Files
 from tokenmill.file_sets.arrangement import Arrangement, SetFacts, Work
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.formats.by_name import SET_FORMATS
-from tokenmill.formats.interface import Shape
 from tokenmill.formats.parquet import write_tokens
 from tokenmill.formats.tokens import id_type, rows, schema
+from tokenmill_reader.formats.items import Shape
 
 LENGTH = 512
 _BATCH = 7
@@ -56,7 +56,7 @@ def packed(folder: Path, format: str, mode: str = "best_fit", pad_id: int | None
     """Conversations of two units, packed with labels and written in this format. Long ones are cut, but split with `concat`."""
     made = documents(60)
     one = tokenizer("plain")
-    kinds = Shape(id_type(one.id_max), one.id_max, one.digest, None, None, has_names=True, has_mask=True)
+    kinds = Shape(one.id_max, one.digest, None, None, has_names=True, has_mask=True)
     long = "split" if mode == "concat" else "cut"
     pack = Pack(length=LENGTH, mode=mode, long=long, labels=format == "arrow")
     files = Files(file_bytes=20_000, splits={}, split_group=None, shuffle=None, pack=pack, pad_id=pad_id, epochs={})

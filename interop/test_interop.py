@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from tokenmill.formats.by_name import SET_FORMATS
-from tokenmill.formats.interface import Shape
+from tokenmill_reader.formats.columns import schema_of
+from tokenmill_reader.formats.items import Shape
 
 Item = dict[str, Any]
 END = 1
@@ -23,7 +24,7 @@ kinds = pytest.mark.parametrize("packed", [False, True], ids=["documents", "pack
 def shape_of(ids: str, packed: bool) -> Shape:
     id_max = {"uint16": 2**16 - 1, "uint32": 200_000}[ids]
     length = LENGTH if packed else None
-    return Shape(pa.type_for_alias(ids), id_max, "0123abcd", None, END, has_names=True, length=length)
+    return Shape(id_max, "0123abcd", None, END, has_names=True, length=length)
 
 
 def items_of(shape: Shape) -> list[Item]:
@@ -51,7 +52,7 @@ def written(name: str, folder: Path, ids: str, packed: bool) -> list[Item]:
     assert format.refusal(shape, 1 << 30) is None
     for stem, part in (("part-00000", items[:25]), ("part-00001", items[25:])):
         with format.write(folder, stem, shape) as add:
-            add(pa.RecordBatch.from_pylist(part, schema=shape.schema))
+            add(pa.RecordBatch.from_pylist(part, schema=schema_of(shape)))
     if format.finish:
         format.finish(folder, ["part-00000", "part-00001"], shape)
     return items
@@ -206,7 +207,7 @@ def test_shards_are_those_of_streamings_own_writer(ids: str, packed: bool, tmp_p
     items = items_of(shape)
     format = SET_FORMATS["mds"]
     with format.write(tmp_path / "ours", "shard.00000", shape) as add:
-        add(pa.RecordBatch.from_pylist(items, schema=shape.schema))
+        add(pa.RecordBatch.from_pylist(items, schema=schema_of(shape)))
     format.finish(tmp_path / "ours", ["shard.00000"], shape)
     type = {"uint16": "uint16", "uint32": "int32"}[ids]
     own = {"starts": "ndarray:int32"} if packed else {"id": "str", "n_bytes": "int"}

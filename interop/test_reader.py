@@ -14,8 +14,8 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 import tokenmill
 from tests.builders.document_sets import documents_dataset
-from tokenmill.reader.rank_iterator import RankIterator
-from tokenmill.reader.token_dataset import TokenDataset
+from tokenmill_reader.rank_iterator import RankIterator
+from tokenmill_reader.token_dataset import TokenDataset
 
 LENGTH = 4
 N_SEQUENCES = 61

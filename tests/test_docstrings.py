@@ -7,8 +7,16 @@ import pkgutil
 import pytest
 
 import tokenmill
+import tokenmill_reader
 
-MODULES = ["tokenmill", *(one.name for one in pkgutil.walk_packages(tokenmill.__path__, "tokenmill."))]
+MODULES = [
+    name
+    for package in (tokenmill, tokenmill_reader)
+    for name in (
+        package.__name__,
+        *(one.name for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")),
+    )
+]
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith(("__main__", "_core"))])

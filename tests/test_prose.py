@@ -25,7 +25,7 @@ def prose_of(source: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string.lstrip("# ")
 
 
-@pytest.mark.parametrize("room", ["tokenmill", "flows", "tasks"])
+@pytest.mark.parametrize("room", ["tokenmill", "reader/tokenmill_reader", "flows", "tasks"])
 def test_no_docstring_or_comment_is_a_telegram(room: str) -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {match[0]!r}: write a full sentence with a verb"

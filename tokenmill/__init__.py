@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tokenmill.counts.counter import Counter
-    from tokenmill.reader.token_dataset import open
     from tokenmill.tokenizer.tokenizer import Tokenizer
     from tokenmill.training.bpe import train_vocab
+    from tokenmill_reader.token_dataset import open
 
 __version__ = "0.2.0"
 
 __all__ = ["Counter", "Tokenizer", "__version__", "open", "train_vocab"]
 
 _HOMES = {
-    "Counter": "counts.counter",
-    "Tokenizer": "tokenizer.tokenizer",
-    "open": "reader.token_dataset",
-    "train_vocab": "training.bpe",
+    "Counter": "tokenmill.counts.counter",
+    "Tokenizer": "tokenmill.tokenizer.tokenizer",
+    "open": "tokenmill_reader.token_dataset",
+    "train_vocab": "tokenmill.training.bpe",
 }
 
 
@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
     """Imports a public name when it is first used: pyarrow takes 0.2 s, which a build with nothing to do can do without."""
     if name not in _HOMES:
         raise AttributeError(f"module 'tokenmill' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"tokenmill.{_HOMES[name]}"), name)
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value
 
 

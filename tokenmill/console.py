@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Literal
 
-from tokenmill.passwords import without_passwords
-from tokenmill.quantities import clock, size, size_of_total
+from tokenmill.quantities import clock, size_of_total
 from tokenmill.terminal import as_shown
+from tokenmill_reader.passwords import without_passwords
+from tokenmill_reader.quantities import size
 
 Advance = Callable[[int, int], None]
 """Reports progress from any thread: the file bytes and the tokens that were done since the last call."""

@@ -25,73 +25,33 @@
     InternalError                a panic of the core: a defect of tokenmill, with a request to report it
     Terminated                   no error: the command is to end, by a termination signal or as cancelled in Prefect
 
+TokenmillError, ParamsError, StorageError and ValidationError are those of tokenmill_reader, which raises no others.
+
 A message says what, where (file, row), what was expected, what was found, and what to do. Every error has a code, which
 `tokenmill explain` explains: that of its class, or of its kind where a class has several.
 """
 
-import difflib
 import errno
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tokenmill.passwords import without_passwords
+from tokenmill_reader.errors import EXIT_DONE as EXIT_DONE
+from tokenmill_reader.errors import EXIT_ERROR as EXIT_ERROR
+from tokenmill_reader.errors import EXIT_NO as EXIT_NO
+from tokenmill_reader.errors import ParamsError as ParamsError
+from tokenmill_reader.errors import StorageError as StorageError
+from tokenmill_reader.errors import TokenmillError as TokenmillError
+from tokenmill_reader.errors import ValidationError as ValidationError
+from tokenmill_reader.errors import did_you_mean as did_you_mean
+from tokenmill_reader.errors import nearest as nearest
 
 if TYPE_CHECKING:
     from pydantic import ValidationError as ModelError
 
 _PASSING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN)
-
-
-class TokenmillError(Exception):
-    """Base of every error that a user can correct. Its message is `where: what fix`, without passwords in URLs.
-
-    `where`: the file, row or setting. `what`: what is wrong, one line or a list of lines; an argument alone is this one.
-    `fix`: what to do; below several lines it is a line of its own. `code`: a key of `error_pages`; default: the class's code."""
-
-    code: str = "TM900"
-
-    def __init__(
-        self,
-        where: str | Path | Sequence[str],
-        what: str | Sequence[str] | None = None,
-        fix: str = "",
-        *,
-        code: str | None = None,
-    ) -> None:
-        if what is None:
-            where, what = "", str(where) if isinstance(where, Path) else where
-        self.where: str = without_passwords(str(where))
-        self.fix: str = without_passwords(fix.strip())
-        lines = [without_passwords(one) for one in ([what] if isinstance(what, str) else what)]
-        self.what: str = "\n".join(lines)
-        if self.where:
-            lines[0] = f"{self.where}: {lines[0]}"
-        self.lines: list[str] = (
-            [*lines, *self.fix.splitlines()] if len(lines) > 1 else [f"{lines[0]} {self.fix}".rstrip(" ")]
-        )
-        super().__init__("\n".join(self.lines))
-        if code is not None:
-            self.code = code
-
-    def inside(self, place: str | Path) -> tuple[str, list[str], str]:
-        """The three arguments of an error like this one, with a place in front of `where`."""
-        where = f"{place}: {self.where}" if self.where else str(place)
-        return where, self.what.split("\n"), self.fix
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles the error with all its attributes, whatever arguments its class takes, so that it survives the way from a
-        cluster's worker."""
-        return _copied, (type(self), self.args, self.__dict__)
-
-
-def _copied(kind: type[TokenmillError], arguments: tuple[Any, ...], values: dict[str, Any]) -> TokenmillError:
-    error = kind.__new__(kind)
-    error.args = arguments
-    error.__dict__.update(values)
-    return error
 
 
 class UsageError(TokenmillError):
@@ -102,12 +62,6 @@ class UsageError(TokenmillError):
     def __init__(self, message: str, usage: str = "") -> None:
         self.usage = usage
         super().__init__(message)
-
-
-class ParamsError(TokenmillError):
-    """A parameter, an argument, or a stage definition is wrong."""
-
-    code = "TM100"
 
 
 class CorpusError(TokenmillError):
@@ -217,18 +171,6 @@ class BusyError(TokenmillError):
         super().__init__("", holder, advice)
 
 
-class StorageError(TokenmillError):
-    """Object storage does not do what it is asked for."""
-
-    code = "TM603"
-
-
-class ValidationError(TokenmillError):
-    """A dataset does not hold what its manifest or its input says."""
-
-    code = "TM501"
-
-
 class ClusterError(TokenmillError):
     """The cluster that run.engine names cannot be used, or does not end its work."""
 
@@ -260,11 +202,7 @@ class Terminated(BaseException):
         super().__init__("asked to end; what is finished is kept for the next build")
 
 
-_BEGINNING_MIN = 3  # the least length of a beginning that identifies a name
 _SHOWN_CHARACTERS_MAX = 60  # characters of a value in a message
-EXIT_DONE = 0
-EXIT_NO = 1
-EXIT_ERROR = 2
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h
 EXIT_INTERRUPTED = 130  # 128 + the signal's number, as shells report
 EXIT_UNREAD = 141
@@ -324,24 +262,6 @@ def code_of(error: BaseException) -> str:
             return "TM802"
         case _:
             return "TM901"
-
-
-def nearest(found: str, allowed: Iterable[str]) -> str | None:
-    """The allowed name that begins with the found one, or is nearest to it; None if none is near."""
-    names = list(allowed)
-    begun = [one for one in names if len(found) >= _BEGINNING_MIN and one.startswith(found)]
-    close = begun if len(begun) == 1 else difflib.get_close_matches(found, names, n=1)
-    return close[0] if close else None
-
-
-def did_you_mean(found: str, allowed: Iterable[str]) -> str:
-    """A sentence that suggests the nearest allowed name, for the end of a message; empty if none is near.
-
-    >>> did_you_mean("biuld", ["build", "status"]), did_you_mean("stat", ["build", "status"]), did_you_mean("x", ["build"])
-    (' Did you mean build?', ' Did you mean status?', '')
-    """
-    near = nearest(found, allowed)
-    return f" Did you mean {near}?" if near else ""
 
 
 def first_finding(error: "ModelError") -> str:

@@ -3,17 +3,7 @@
 import math
 from typing import Any
 
-_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-
-
-def size(n_bytes: float) -> str:
-    """A number of bytes, such as 12 bytes, 4.5 kB or 1.2 GB.
-
-    >>> size(4_500)
-    '4.5 kB'
-    """
-    scale, unit = _scale(n_bytes)
-    return f"{n_bytes / scale:,.1f} {unit}" if scale > 1 else f"{n_bytes:.0f} bytes"
+from tokenmill_reader.quantities import scale_of
 
 
 def size_of_total(done_bytes: float, total_bytes: float) -> str:
@@ -22,7 +12,7 @@ def size_of_total(done_bytes: float, total_bytes: float) -> str:
     >>> size_of_total(500_000, 2_000_000)
     '0.5 of 2.0 MB'
     """
-    scale, unit = _scale(total_bytes)
+    scale, unit = scale_of(total_bytes)
     decimals = 1 if scale > 1 else 0
     return f"{done_bytes / scale:,.{decimals}f} of {total_bytes / scale:,.{decimals}f} {unit}"
 
@@ -36,10 +26,6 @@ def clock(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
-
-
-def _scale(n_bytes: float) -> tuple[float, str]:
-    return next(((scale, unit) for scale, unit in _UNITS if n_bytes >= scale * 0.99995), (1, "bytes"))
 
 
 def finite(value: Any) -> Any:

@@ -23,8 +23,8 @@ from tokenmill.analysis.verify import Verdict, VerifyOptions, verify
 from tokenmill.console import console
 from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
 from tokenmill.dataset.tokens_digest import TokensDigest
-from tokenmill.storage.atomic import sha256_file
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.regular_files import sha256_file
 
 N_CHANGES = 1_000
 DOCUMENTS = {  # no two are equal, so that two rows that are swapped make a difference

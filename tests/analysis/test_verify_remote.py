@@ -14,9 +14,9 @@ from tests.builders.s3_server import SECRET, client, environment, moto
 from tests.builders.teams import cli
 from tests.conftest import Project, make_project
 from tokenmill.analysis.remote_dataset import RemoteDataset
-from tokenmill.checks.manifest_checks import files_below
 from tokenmill.storage import objects
 from tokenmill.versioning.upload import upload
+from tokenmill_reader.copy_check import files_below
 
 pytestmark = pytest.mark.slow
 

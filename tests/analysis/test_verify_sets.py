@@ -17,7 +17,8 @@ from tokenmill.console import console
 from tokenmill.dataset.entries import FileSet, SetPart, TableFile
 from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
 from tokenmill.formats.by_name import SET_FORMATS
-from tokenmill.storage.atomic import sha256_file
+from tokenmill_reader.formats.columns import schema_of
+from tokenmill_reader.regular_files import sha256_file
 
 N_CHANGES = 240
 SHUFFLED = {"encode__shuffle": {"seed": 1}, "encode__splits": {"train": 0.7, "validation": 0.3}}
@@ -103,12 +104,12 @@ def rewrite(data: Path, manifest: Manifest, one: FileSet, i: int, change: Change
     rows = [row for batch in format.read(first.parent, stem, shape) for row in batch.to_pylist()]
     rows = change(rows, draw)
     for row in rows:
-        for field in shape.schema:
+        for field in schema_of(shape):
             row.setdefault(field.name, [] if pa.types.is_list(field.type) else "x" if field.type == pa.string() else 0)
     for file in one.parts[i].files:
         (tokens / file.name).unlink()
     with format.write(first.parent, stem, shape) as add:
-        add(pa.RecordBatch.from_pylist(rows, schema=shape.schema))
+        add(pa.RecordBatch.from_pylist(rows, schema=schema_of(shape)))
     if format.finish is not None:
         stems = [Path(part.files[0].name).name.split(".")[0] for part in one.parts]
         for file in one.shared:

@@ -6,17 +6,15 @@ from tests.conftest import Project
 from tokenmill.dataset.entries import FileSet
 from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.formats.by_name import SET_FORMATS
-from tokenmill.formats.interface import Shape
-from tokenmill.formats.tokens import id_type
+from tokenmill_reader.formats.items import Shape
 
 
 def shape(manifest: Manifest) -> Shape:
     begin, end = manifest.begin_of_document_id, manifest.end_of_document_id
     pack = manifest.files.pack if manifest.files else None
     length, has_labels = (pack.length, pack.labels) if pack and pack.output == "rows" else (None, False)
-    ids = id_type(manifest.id_max)
     has_mask = manifest.has_mask
-    return Shape(ids, manifest.id_max, manifest.tokenizer_digest, begin, end, True, length, has_labels, has_mask)
+    return Shape(manifest.id_max, manifest.tokenizer_digest, begin, end, True, length, has_labels, has_mask)
 
 
 def items(project: Project, one: FileSet) -> list[list[dict[str, Any]]]:

@@ -30,9 +30,9 @@ from tokenmill.errors import ChatError
 from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, n_tokens_of
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.formats.by_name import SET_FORMATS
-from tokenmill.formats.interface import Shape
 from tokenmill.formats.parquet import write_tokens
 from tokenmill.formats.tokens import id_type, rows, schema
+from tokenmill_reader.formats.items import Shape
 
 BATCH = 3  # conversations, so that a unit has several record batches
 
@@ -133,7 +133,7 @@ def files_of(
 
 
 def shape_of_conversations(id_max: int) -> Shape:
-    return Shape(id_type(id_max), id_max, TOKENIZER.digest, None, None, has_names=True, has_mask=True)
+    return Shape(id_max, TOKENIZER.digest, None, None, has_names=True, has_mask=True)
 
 
 def arranged(

@@ -12,9 +12,11 @@ from tokenmill.dataset.entries import Files, FileSet, InputRows, OutputShard, Re
 from tokenmill.dataset.manifest import Manifest, write_manifest
 from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.index import INDEX_FORMAT, ITEMS
-from tokenmill.formats.interface import Format, Shape
+from tokenmill.formats.interface import Format
 from tokenmill.formats.parquet import write_tokens
 from tokenmill.formats.tokens import id_type, schema
+from tokenmill_reader.formats.columns import schema_of
+from tokenmill_reader.formats.items import Shape
 
 Items = Sequence[Sequence[int]]
 Parts = Sequence[Items]
@@ -24,7 +26,7 @@ BATCH = 3  # items, so that a part has several record batches
 
 
 def shape_of(id_max: int, length: int | None = None, has_labels: bool = False, end_id: int | None = None) -> Shape:
-    return Shape(id_type(id_max), id_max, "7" * 64, None, end_id, True, length, has_labels)
+    return Shape(id_max, "7" * 64, None, end_id, True, length, has_labels)
 
 
 def write_documents(folder: Path, parts: Parts, id_max: int) -> list[OutputShard]:
@@ -91,8 +93,8 @@ def write_set(
                 lengths = [[b - a for a, b in zip(*one, strict=True)] for one in zip(starts[i], ends, strict=True)]
                 positions = [[k for n in some for k in range(n)] for some in lengths]
                 columns |= {"labels": labels[i], "position_ids": positions, "seq_lengths": lengths}
-        arrays = [pa.array(columns[field.name], field.type) for field in shape.schema]
-        batches.append(pa.RecordBatch.from_arrays(arrays, schema=shape.schema))
+        arrays = [pa.array(columns[field.name], field.type) for field in schema_of(shape)]
+        batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema_of(shape)))
     return write_parts(folder, SET_FORMATS[format], batches, shape, below, split, epoch, source)
 
 

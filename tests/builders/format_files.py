@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 from tokenmill.formats.by_name import SET_FORMATS
-from tokenmill.formats.interface import Format, Shape
+from tokenmill.formats.interface import Format
+from tokenmill_reader.formats.columns import schema_of
+from tokenmill_reader.formats.items import Shape
 
 Item = dict[str, Any]
 GIB = 1 << 30
@@ -18,7 +20,6 @@ GIB = 1 << 30
 def shape_of(ids: str, packed: bool, **changes: Any) -> Shape:
     """What a set has: its ids fit `ids` bytes, and packed rows have 8 tokens."""
     facts: dict[str, Any] = {
-        "ids": {"u2": pa.uint16(), "u4": pa.uint32()}[ids],
         "id_max": {"u2": 2**16 - 1, "u4": 2**31 - 1}[ids],
         "tokenizer_digest": "0123abcd",
         "begin_id": None,
@@ -30,7 +31,7 @@ def shape_of(ids: str, packed: bool, **changes: Any) -> Shape:
 
 
 def batch_of(items: Sequence[Item], shape: Shape) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(list(items), schema=shape.schema)
+    return pa.RecordBatch.from_pylist(list(items), schema=schema_of(shape))
 
 
 def write(

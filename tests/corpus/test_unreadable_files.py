@@ -22,9 +22,9 @@ from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.corpus.units import cut
 from tokenmill.corpus.zstd_frames import HEADER_BYTES_MAX, window_bytes
 from tokenmill.errors import CorpusError, DamagedError, EncryptedError, PointerError, TokenizerError
-from tokenmill.storage.checked_parquet import read_table
 from tokenmill.storage.file_facts import Digests
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.checked_parquet import read_table
 
 LFS = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a1' * 32}\nsize 12345\n"
 ANNEX = f"/annex/objects/SHA256E-s12345--{'a1' * 32}.txt\n"
@@ -123,13 +123,14 @@ def test_a_page_whose_number_of_values_is_no_integer_is_damage(tmp_path: Path) -
 
 def test_every_module_opens_parquet_files_where_checksums_are_checked() -> None:
     found = []
-    for path in (REPOSITORY / "tokenmill").rglob("*.py"):
+    reader = REPOSITORY / "reader/tokenmill_reader"
+    for path in [*(REPOSITORY / "tokenmill").rglob("*.py"), *reader.rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 of = node.func.value
                 if isinstance(of, ast.Name) and of.id == "pq" and node.func.attr in ("ParquetFile", "read_table"):
                     found.append(path.relative_to(REPOSITORY).as_posix())
-    assert sorted(found) == ["tokenmill/storage/checked_parquet.py"] * 2
+    assert sorted(found) == ["reader/tokenmill_reader/checked_parquet.py"] * 2
 
 
 @pytest.mark.parametrize("has_plain_footer", [False, True])

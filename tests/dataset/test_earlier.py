@@ -14,12 +14,12 @@ from tests.builders.teams import cli
 from tests.conftest import Project, make_project
 from tokenmill import Tokenizer
 from tokenmill.analysis.locate import locate_id, locate_token
-from tokenmill.checks.manifest_checks import files_below
 from tokenmill.dataset.manifest import read_manifest, read_manifest_file
 from tokenmill.dataset.tokens_digest import TokensDigest
 from tokenmill.formats.parquet import read_tokens
-from tokenmill.storage.atomic import sha256_file
 from tokenmill.versioning.upload import upload
+from tokenmill_reader.copy_check import files_below
+from tokenmill_reader.regular_files import sha256_file
 
 OF_FORMAT_7 = Path(__file__).parent / "made_by_format_7"
 TEXTS = {

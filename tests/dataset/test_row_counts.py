@@ -8,9 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.errors import ValidationError
-from tokenmill.formats.parquet import check_counts, write_tokens
+from tokenmill.formats.parquet import write_tokens
 from tokenmill.formats.tokens import schema
-from tokenmill.reader.open_parts import ParquetParts, Place
+from tokenmill_reader.formats.parquet import check_counts
+from tokenmill_reader.open_parts import Place
+from tokenmill_reader.parquet_parts import ParquetParts
 
 N_IDS = 100_000_000
 

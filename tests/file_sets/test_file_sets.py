@@ -17,7 +17,7 @@ from tests.builders.teams import build, cli
 from tests.conftest import Project, make_project
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import ParamsError
-from tokenmill.file_sets.order import Order, order_key
+from tokenmill_reader.order import Order, order_key
 
 DOCUMENTS = {
     "a.jsonl": [f"the {n} cat sat on mat {n * n}" for n in range(40)],

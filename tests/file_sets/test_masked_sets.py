@@ -32,6 +32,7 @@ from tokenmill.dataset.tables import UNIT_INDEX_FILE
 from tokenmill.file_sets.packing import Long, Mode, Packing
 from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.parquet import read_tokens
+from tokenmill_reader.formats.columns import schema_of
 
 ID_MAX = 60_000
 PAD = 1
@@ -233,7 +234,7 @@ def test_changed_masks_labels_and_positions_are_found_and_named(format: str, shu
         for file in kind.files("part-00000", arrangement.shape):
             (path / file).unlink()
         with kind.write(path, "part-00000", arrangement.shape) as add:
-            add(pa.RecordBatch.from_pylist(changed, schema=arrangement.shape.schema))
+            add(pa.RecordBatch.from_pylist(changed, schema=schema_of(arrangement.shape)))
         ((file, what),) = [one for one in check() if "index.json" not in one[0]]
         assert file == f"{format}/part-00000{kind.suffixes[0]}"
         assert f"item {changed.index(row)}: {name} from " in what

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests.builders.format_files import OF_TEXTS, document, formats, ids_of, kinds, labelled, read, shape_of, write
 from tokenmill.errors import ValidationError
 from tokenmill.formats.by_name import SET_FORMATS
-from tokenmill.formats.interface import Format, Shape
+from tokenmill.formats.interface import Format
+from tokenmill_reader.formats.items import Shape
 
 DOCUMENTS = [document([3, 4, 1], "a"), document([1], "b, c", 1), document([9] * 300 + [1], "d", 2)]
 SEQUENCES = [{"input_ids": [5, 6, 1, 7], "starts": [0, 3]}, {"input_ids": [8, 1], "starts": [0]}]

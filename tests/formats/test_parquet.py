@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenmill.corpus.page_sizes import pages_of
 from tokenmill.formats.parquet import read_tokens, write_tokens
 from tokenmill.formats.tokens import schema
+from tokenmill_reader.parquet_pages import pages_of
 
 TYPES = {pa.uint16(): 2**16 - 1, pa.uint32(): 2**32 - 1}
 IDS = pa.uint16()

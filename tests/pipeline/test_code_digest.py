@@ -13,13 +13,15 @@ from ruamel.yaml import YAML
 
 from tests.conftest import REPOSITORY, Project
 from tokenmill.layout import DOCUMENT_STAGES
-from tokenmill.pipeline.code_digest import AFTER_UNITS, ROOMS, code_digest, normal_form, output_digest
+from tokenmill.pipeline.code_digest import AFTER_UNITS, READER, ROOMS, code_digest, normal_form, output_digest
 
 PACKAGE = REPOSITORY / "tokenmill"
 LOCK = "tokenmill.lock"  # what it pins is data
 CORE = {"core/src", "core/Cargo.toml", "core/Cargo.lock"}
 STAGES = YAML(typ="safe", pure=True).load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+READER_PACKAGE = REPOSITORY / "tokenmill_reader"
 DECIDING = {room for rooms in ROOMS.values() for room in rooms}
+PACKAGES = ("tokenmill", "tokenmill_reader")
 FURTHER_CODE = b"\nFURTHER = 1\n"
 PROSE = b'\n# a comment\n"""A text that nobody reads."""\n'
 
@@ -32,19 +34,19 @@ def imported(module: Path) -> set[Path]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    paths = {REPOSITORY / (name.replace(".", "/") + ".py") for name in names if name.split(".")[0] == "tokenmill"}
+    paths = {REPOSITORY / (name.replace(".", "/") + ".py") for name in names if name.split(".")[0] in PACKAGES}
     return {path for path in paths if path.is_file()}
 
 
-def rooms_imported(module: Path) -> set[str]:
-    """The rooms that a module imports, and that those import."""
+def rooms_imported(module: Path, package: Path) -> set[str]:
+    """The rooms and modules of a package that a module imports, and that those import."""
     found: set[Path] = set()
     waiting = {module}
     while waiting:
         path = waiting.pop()
         found.add(path)
         waiting |= imported(path) - found
-    return {path.relative_to(PACKAGE).parts[0] for path in found}
+    return {path.relative_to(package).parts[0] for path in found if path.is_relative_to(package)}
 
 
 def module_of(stage: str) -> str:
@@ -64,11 +66,34 @@ def modules_of(stage: str) -> set[str]:
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_depends_on_every_room_that_it_imports_and_that_decides_bytes(stage: str) -> None:
     assert (
-        rooms_imported(PACKAGE / module_of(stage)) & DECIDING == {*ROOMS[stage], *AFTER_UNITS.get(stage, ())} & DECIDING
+        rooms_imported(PACKAGE / module_of(stage), PACKAGE) & DECIDING
+        == {*ROOMS[stage], *AFTER_UNITS.get(stage, ())} & DECIDING
     )
     named = {dep for dep in STAGES[stage]["deps"] if not dep.startswith("data/") and dep != LOCK}
     rooms = (*ROOMS[stage], *AFTER_UNITS.get(stage, ()), *modules_of(stage))
-    assert named == {f"tokenmill/{room}" for room in rooms} | CORE
+    of_reader = {f"reader/tokenmill_reader/{name}" for name in READER[stage]}
+    assert named == {f"tokenmill/{room}" for room in rooms} | of_reader | CORE
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_depends_on_what_it_imports_of_the_reader_and_decides_bytes(stage: str) -> None:
+    deciding = {name for names in READER.values() for name in names}
+    assert rooms_imported(PACKAGE / module_of(stage), READER_PACKAGE) & deciding == set(READER[stage])
+
+
+def test_code_changed_in_the_reader_changes_the_digest_of_the_stages_that_share_it(package: Path) -> None:
+    before = {stage: code_digest.__wrapped__(stage, package) for stage in STAGES}
+    for name, stages in {
+        "formats/olmo.py": {"encode", "validate"},
+        "order.py": {"encode", "validate"},
+        "thrift.py": set(STAGES),
+        "token_dataset.py": set(),
+    }.items():
+        path = package.parent / "tokenmill_reader" / name
+        ours = path.read_bytes()
+        path.write_bytes(ours + FURTHER_CODE)
+        assert {stage for stage in STAGES if code_digest.__wrapped__(stage, package) != before[stage]} == stages
+        path.write_bytes(ours)
 
 
 def test_the_code_of_config_that_a_room_which_decides_bytes_calls_is_in_the_digest(package: Path) -> None:
@@ -103,9 +128,10 @@ def test_another_version_of_a_library_that_decides_bytes_changes_every_digest(
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package."""
+    """A copy of the package, with one of the reader beside it."""
     copy = tmp_path_factory.mktemp("copy") / "tokenmill"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for one in (PACKAGE, READER_PACKAGE):
+        shutil.copytree(one, copy.parent / one.name, ignore=shutil.ignore_patterns("__pycache__"))
     return copy
 
 
@@ -171,7 +197,8 @@ def test_code_changed_in_a_room_that_decides_bytes_redoes_the_units_of_its_stage
     project: Project, tmp_path: Path
 ) -> None:
     package = tmp_path / "changed" / "tokenmill"
-    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for one in (PACKAGE, READER_PACKAGE):
+        shutil.copytree(one, package.parent / one.name, ignore=shutil.ignore_patterns("__pycache__"))
 
     def done_anew() -> dict[str, bool]:
         """Builds, having every stage run, and says of which some unit was not finished before."""

@@ -19,6 +19,7 @@ SOURCES = [
     path
     for path in (
         *(REPOSITORY / "tokenmill").rglob("*.py"),
+        *(REPOSITORY / "reader/tokenmill_reader").rglob("*.py"),
         *REPOSITORY.glob("flows/*.py"),
         *REPOSITORY.glob("tasks/*.py"),
     )
@@ -46,7 +47,11 @@ def imported_packages(path: Path) -> set[str]:
 def test_a_wheel_asks_for_every_package_that_it_imports() -> None:
     """What it imports and another package brings along may be gone with that package's next version."""
     asked = {canonicalize_name(one.name) for one in asked_packages()}
-    imported = set().union(*map(imported_packages, SOURCES)) - sys.stdlib_module_names - {"tokenmill", "flows", "tasks"}
+    imported = (
+        set().union(*map(imported_packages, SOURCES))
+        - sys.stdlib_module_names
+        - {"tokenmill", "tokenmill_reader", "flows", "tasks"}
+    )
     distributions = metadata.packages_distributions()
     assert len(imported) > 10
     assert [name for name in sorted(imported) if not asked & {*map(canonicalize_name, distributions[name])}] == []
@@ -106,12 +111,19 @@ def test_a_wheel_brings_one_package_that_builds_a_project(tmp_path: Path) -> Non
     assert {"licenses/LICENSE", "licenses/core/THIRD-PARTY.txt"} < about
     assert {"sboms/python.cyclonedx.json", "sboms/tokenmill-core.cyclonedx.json"} < about
     assert len(names) == len(set(names))
-    assert {name.split("/")[0] for name in names} == {"tokenmill", f"{wheel.name.split('-cp')[0]}.dist-info"}
+    assert {name.split("/")[0] for name in names} == {
+        "tokenmill",
+        "tokenmill_reader",
+        f"{wheel.name.split('-cp')[0]}.dist-info",
+    }
     inside = {
-        path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "tokenmill").rglob("*") if path.is_file()
+        path.relative_to(REPOSITORY / folder).as_posix()
+        for folder, package in (("", "tokenmill"), ("reader", "tokenmill_reader"))
+        for path in (REPOSITORY / folder / package).rglob("*")
+        if path.is_file()
     }
     inside = {path for path in inside if not path.endswith((".pyc", ".so"))}
-    assert {name for name in names if name.startswith("tokenmill/") and not name.endswith(".so")} == inside
+    assert {name for name in names if ".dist-info/" not in name and not name.endswith(".so")} == inside
     project, installed = Project(tmp_path), str(tmp_path / "installed")
     where = project.run(sys.executable, "-c", "import tokenmill; print(tokenmill.__file__)", PYTHONPATH=installed)
     assert where.stdout.startswith(installed)

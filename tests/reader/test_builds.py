@@ -14,8 +14,8 @@ from tests.conftest import Project, make_project
 from tokenmill.corpus.text_digests import text_keys
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.dataset.splits import split_of
-from tokenmill.reader.files import READ_FORMATS
-from tokenmill.reader.token_dataset import TokenDataset
+from tokenmill_reader.dataset_files import READ_FORMATS
+from tokenmill_reader.token_dataset import TokenDataset
 
 pytestmark = pytest.mark.slow
 

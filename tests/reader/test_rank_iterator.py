@@ -20,8 +20,8 @@ import tokenmill
 from tests.builders.document_sets import documents_dataset, shape_of, write_dataset, write_set
 from tests.conftest import REPOSITORY
 from tokenmill.errors import ParamsError
-from tokenmill.reader.rank_iterator import RankIterator
-from tokenmill.reader.token_dataset import TokenDataset
+from tokenmill_reader.rank_iterator import RankIterator
+from tokenmill_reader.token_dataset import TokenDataset
 
 State = dict[str, Any]
 

@@ -25,9 +25,9 @@ from tests.builders.document_sets import (
 )
 from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.errors import ParamsError, StorageError, ValidationError
-from tokenmill.file_sets.order import Order, order_key
-from tokenmill.reader.boundaries import cu_seqlens, labels, positions
-from tokenmill.reader.token_dataset import TokenDataset
+from tokenmill_reader.boundaries import cu_seqlens, labels, positions
+from tokenmill_reader.order import Order, order_key
+from tokenmill_reader.token_dataset import TokenDataset
 
 MAPPED = ["arrow", "megatron", "datatrove", "olmo"]
 DOCUMENTS = [[[1, 2, 3], [4], [5, 6, 7, 8], [9, 10]], [[11, 12], [13]]]

@@ -16,7 +16,7 @@ from tests.conftest import Project
 from tokenmill import Tokenizer
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.dataset.manifest import read_manifest, write_manifest
-from tokenmill.storage.atomic import sha256_file
+from tokenmill_reader.regular_files import sha256_file
 
 PLAIN = (
     "{% for message in messages %}<|im_start|>{{ message.role }}|{{ '\\n' + message.content }}<|im_end|>{% endfor %}"

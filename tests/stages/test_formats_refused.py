@@ -3,15 +3,14 @@
 import re
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from tests.conftest import REPOSITORY
 from tokenmill.config.encode_params import Encode, FormatName
 from tokenmill.errors import ParamsError
 from tokenmill.formats.by_name import SET_FORMATS
-from tokenmill.formats.interface import Shape
 from tokenmill.stages.encode_sets import refuse_formats
+from tokenmill_reader.formats.items import Shape
 
 FORGET = ("megatron", "datatrove", "olmo", "nanogpt", "litdata")
 KEEP = ("parquet", "arrow", "mds")
@@ -37,7 +36,7 @@ def refused(
         }
     )
     is_packed = params.pack is not None and params.pack.output == "rows"
-    shape = Shape(pa.uint16(), 999, "7" * 64, 1, end_id, True, 16 if is_packed else None)
+    shape = Shape(999, "7" * 64, 1, end_id, True, 16 if is_packed else None)
     names: list[FormatName] = params.formats
     try:
         refuse_formats(names, params, shape)

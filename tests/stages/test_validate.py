@@ -17,7 +17,7 @@ from tokenmill.errors import ValidationError
 from tokenmill.pipeline.run_task import advance_nothing
 from tokenmill.pipeline.start import start
 from tokenmill.stages import validate as stage
-from tokenmill.storage.atomic import sha256_file
+from tokenmill_reader.regular_files import sha256_file
 
 Rows = list[dict[str, Any]]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tokenmill.storage.atomic import is_left_over, md5_file, partial_path, sha256_file, write_atomic, write_directory
+from tokenmill.storage.atomic import is_left_over, md5_file, partial_path, write_atomic, write_directory
+from tokenmill_reader.regular_files import sha256_file
 
 
 def test_a_file_appears_when_the_block_ends_well(tmp_path: Path) -> None:

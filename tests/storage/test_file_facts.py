@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tokenmill.errors import CorpusError
-from tokenmill.storage.atomic import sha256_file
 from tokenmill.storage.file_facts import Digests
+from tokenmill_reader.regular_files import sha256_file
 
 
 class Reader:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tokenmill.errors import of_the_machine
-from tokenmill.storage.atomic import READ_BYTES_MAX, read
 from tokenmill.storage.json_files import read_json
+from tokenmill_reader.regular_files import READ_BYTES_MAX, read
 
 
 def sparse(path: Path, n_bytes: int = 6 * 2**30) -> Path:

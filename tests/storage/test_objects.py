@@ -11,7 +11,7 @@ import pytest
 from tests.builders.s3_server import KEY, SECRET, client, environment, free_port, moto, s3s
 from tokenmill.errors import CorpusError, PassingError, StorageError, TokenmillError
 from tokenmill.storage import objects
-from tokenmill.storage.urls import is_url, local_path, place
+from tokenmill_reader.urls import is_url, local_path, place
 
 ODD_KEYS = ("p/a b.jsonl", "p/é%20.jsonl", "p/x+y#?.jsonl", "p/[x].jsonl", "p/.h/x.jsonl")
 

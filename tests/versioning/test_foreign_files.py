@@ -18,11 +18,11 @@ from tokenmill.config.training_params import TokenizerSource
 from tokenmill.dataset.manifest import parse_manifest
 from tokenmill.errors import StorageError, ValidationError
 from tokenmill.storage import anywhere
-from tokenmill.storage.atomic import read
-from tokenmill.storage.checked_parquet import parquet_file
 from tokenmill.versioning.import_tokenizer import pin_anew
 from tokenmill.versioning.stored import recorded_beside
 from tokenmill.versioning.upload import upload
+from tokenmill_reader.checked_parquet import parquet_file
+from tokenmill_reader.regular_files import read
 
 
 @pytest.fixture(scope="module")

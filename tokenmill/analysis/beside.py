@@ -3,24 +3,9 @@
 from pathlib import Path
 
 from tokenmill.artifacts.golden import GOLDEN_FILE
-from tokenmill.dataset.manifest import MANIFEST_FILE, dataset_above
-from tokenmill.errors import TokenizerError, ValidationError
+from tokenmill.errors import TokenizerError
 from tokenmill.layout import TOKENIZER_DIRECTORY
 from tokenmill.tokenizer.tokenizer import Tokenizer
-
-
-def check_is_dataset(dataset: Path) -> None:
-    """Raises ValidationError if the folder has no manifest."""
-    if not (dataset / MANIFEST_FILE).exists():
-        if dataset.is_dir() and (whole := dataset_above(dataset)):
-            raise ValidationError(dataset, f"is a folder inside the dataset {whole}.", "Name that one.", code="TM502")
-        found = "a folder without one" if dataset.is_dir() else "a file" if dataset.exists() else "nothing there"
-        raise ValidationError(
-            dataset,
-            f"expected a token dataset, a folder that has a {MANIFEST_FILE}; found {found}.",
-            "Name the folder of a dataset.",
-            code="TM502",
-        )
 
 
 def beside(dataset: Path, directory: str) -> Path:

@@ -1,146 +1,20 @@
-"""Describes a token dataset by its manifest."""
+"""Describes a token dataset, in a folder or in object storage, by its manifest."""
 
-import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
-from tokenmill.analysis.beside import check_is_dataset
-from tokenmill.dataset.entries import ChatEntry
-from tokenmill.dataset.manifest import read_manifest
-from tokenmill.quantities import size
-from tokenmill.report.file_sets import asked_weight, mixture_of, packing_of, sets_of, words_of_weight
-from tokenmill.versioning.stored import manifest_of
+from tokenmill.versioning.stored import MANIFEST, manifest_of
+from tokenmill_reader import description
+from tokenmill_reader import manifest as reader_manifest
+from tokenmill_reader.description import lines_of as lines_of
 
 
 def info(dataset: Path | str) -> dict[str, Any]:
-    """The manifest of a dataset without its lists of files, as values of JSON. Raises ValidationError if there is none.
+    """What tokenmill_reader.info says of a dataset. Raises ValidationError if there is none.
 
-    `dataset`: its folder, or PLACE/DIGEST in object storage, of which only the manifest is fetched.
-
-    `sources`: the named sources. `file_bytes`: the size of the dataset's files. `shards`: the number of input files.
-    `bytes_per_token`: None without tokens.
-    """
-    if isinstance(dataset, str):
-        manifest = manifest_of(dataset)
-    else:
-        check_is_dataset(dataset)
-        manifest = read_manifest(dataset)
-    n_damaged = len({rows.name for shard in manifest.shards for rows in shard.rows if rows.n_bad is None})
-    return {
-        "dataset": str(dataset),
-        "format_version": manifest.format_version,
-        "documents": manifest.n_documents,
-        "tokens": manifest.n_tokens,
-        "text_bytes": manifest.text_bytes,
-        "bytes_per_token": round(manifest.text_bytes / manifest.n_tokens, 4) if manifest.n_tokens else None,
-        "files": len(manifest.shards),
-        "file_bytes": sum(shard.n_bytes for shard in manifest.shards),
-        "shards": len(manifest.inputs),
-        "shard_bytes": sum(shard.n_bytes for shard in manifest.inputs),
-        "documents_bad": manifest.n_bad,
-        "documents_dropped": sum(manifest.n_dropped.values()),
-        "shards_damaged": n_damaged,
-        "id_type": manifest.id_type,
-        "id_max": manifest.id_max,
-        "begin_of_document_id": manifest.begin_of_document_id,
-        "end_of_document_id": manifest.end_of_document_id,
-        "special_tokens_in_text": manifest.special_tokens_in_text,
-        "sources": [
-            {
-                "name": one.name,
-                "documents": one.n_documents,
-                "tokens": one.n_tokens,
-                "text_bytes": one.text_bytes,
-                "weight": asked_weight(one),
-                "special_tokens_in_text": one.special_tokens_in_text,
-            }
-            for one in manifest.sources
-        ],
-        "tokenizer_digest": manifest.tokenizer_digest,
-        "tokenizer_origin": None if manifest.tokenizer_origin is None else manifest.tokenizer_origin.model_dump(),
-        "chat": None if manifest.chat is None else _chat(manifest.chat, manifest.n_tokens),
-        "sets": sets_of(manifest),
-        "mixture": mixture_of(manifest),
-        "packing": packing_of(manifest),
-        "tables": [table.name for table in manifest.tables],
-        "made_by": manifest.engine,
-    }
-
-
-def _chat(chat: ChatEntry, n_tokens: int) -> dict[str, Any]:
-    """How conversations became tokens: the template's name, the digest of its texts, its variables, and trained tokens."""
-    templates = [one for one in (chat.template, chat.tool_use_template) if one is not None]
-    return {
-        "template": chat.template_name,
-        "template_sha256": hashlib.sha256("\0".join(templates).encode()).hexdigest(),
-        "mask": chat.mask,
-        "variables": chat.variables,
-        "tokens_trained": chat.n_trained,
-        "trained_share": round(chat.n_trained / max(n_tokens, 1), 4),
-    }
-
-
-def lines_of(found: dict[str, Any]) -> list[str]:
-    """The result of `info` as lines for a terminal."""
-    origin = found["tokenizer_origin"]
-    version = f" ({origin['name'] or origin['source']} {origin['version'] or ''})".replace(" )", ")") if origin else ""
-    per_token = "" if found["bytes_per_token"] is None else f", {found['bytes_per_token']} bytes of text a token"
-    left_out = [
-        f"{found[key]:,} {words}"
-        for key, words in (
-            ("documents_bad", "bad documents"),
-            ("documents_dropped", "documents of source.drop"),
-            ("shards_damaged", "damaged input files"),
-        )
-        if found[key]
-    ]
-    lines = {
-        "documents": f"{found['documents']:,}, {size(found['text_bytes'])} of text",
-        "tokens": f"{found['tokens']:,}{per_token}",
-        **{f"source {one['name']}": _of_source(one) for one in found["sources"]},
-        "files": f"{found['files']:,}, {size(found['file_bytes'])}, from {found['shards']:,} input files of "
-        f"{size(found['shard_bytes'])}",
-        "left out": ", ".join(left_out) or "nothing",
-        "ids": f"{found['id_type']}, up to {found['id_max']:,}",
-        "each document": f"{_framing(found)}; special tokens in text: {_policy(found)}",
-        "tokenizer": f"{found['tokenizer_digest'][:16]}…{version}",
-        **({} if found["chat"] is None else {"conversations": _of_chat(found["chat"])}),
-        "tables": ", ".join(found["tables"]) or "none",
-        "made by": f"{found['made_by']}, format {found['format_version']}",
-    }
-    for one in found["sets"]:
-        epoch = None if one["epoch"] is None else f"epoch-{one['epoch']}"
-        name = "/".join(part for part in (one["format"], one["split"], one["source"], epoch) if part is not None)
-        lines[name] = (
-            f"{one['items']:,} items, {one['tokens']:,} tokens in {one['parts']:,} parts, {size(one['n_bytes'])}"
-        )
-    for one in found["mixture"]:
-        name = "/".join(part for part in ("mixture", one["split"], one["source"]) if part is not None)
-        lines[name] = (
-            f"{one['documents']:,} documents, {one['tokens']:,} tokens ({one['share']:.1%}), epochs: {one['epochs']:.4g}"
-        )
-    width = max(14, *map(len, lines))
-    return [found["dataset"], *(f"  {name:<{width}} {words}" for name, words in lines.items())]
-
-
-def _of_source(one: dict[str, Any]) -> str:
-    return f"{one['documents']:,} documents, {one['tokens']:,} tokens; {words_of_weight(one['weight'])}"
-
-
-def _of_chat(chat: dict[str, Any]) -> str:
-    trained = f"{chat['tokens_trained']:,} tokens trained ({chat['trained_share']:.1%}), mask {chat['mask']}"
-    return f"template {chat['template']} ({chat['template_sha256'][:16]}…), {trained}"
-
-
-def _policy(found: dict[str, Any]) -> str:
-    """How texts of special tokens were treated: one word, or one for each named source if they differ."""
-    of = {one["name"]: one["special_tokens_in_text"] for one in found["sources"]}
-    if len(set(of.values())) > 1:
-        return ", ".join(f"{policy} in {name}" for name, policy in of.items())
-    return next(iter(of.values()), str(found["special_tokens_in_text"]))
-
-
-def _framing(found: dict[str, Any]) -> str:
-    begin, end = found["begin_of_document_id"], found["end_of_document_id"]
-    words = [f"begins with id {begin}"] * (begin is not None) + [f"ends with id {end}"] * (end is not None)
-    return " and ".join(words) or "has no id around it"
+    `dataset`: its folder, or PLACE/DIGEST in object storage, of which only the manifest is fetched."""
+    if isinstance(dataset, Path):
+        return description.info(dataset)
+    content = json.loads(manifest_of(dataset).as_json())
+    return description.described(reader_manifest.manifest_of(content, f"{dataset}/{MANIFEST}"), dataset)

@@ -6,7 +6,6 @@ from typing import Any
 from tokenmill.analysis.oddities import entry, of_document, of_model, unmatched
 from tokenmill.errors import TokenizerError
 from tokenmill.pretokenizers import patterns
-from tokenmill.storage.atomic import read
 from tokenmill.tokenizer.formats.as_loaded import mended
 from tokenmill.tokenizer.formats.files import file_of
 from tokenmill.tokenizer.formats.folder import changes, with_folder
@@ -14,6 +13,7 @@ from tokenmill.tokenizer.formats.schema import read_document, unread_fields
 from tokenmill.tokenizer.formats.tiktoken_file import with_own_ranks
 from tokenmill.tokenizer.model import BYTE_TOKENS
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.regular_files import read
 
 _N_SHOWN = 12
 _SPLITTERS = {"scanner": "the core's scanner for it", "regex": "fancy-regex, many times as slow as a scanner"}

@@ -11,14 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tokenmill.analysis.beside import beside, check_is_dataset, tokenizer_of
+from tokenmill.analysis.beside import beside, tokenizer_of
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.errors import ParamsError, TokenizerError, ValidationError
-from tokenmill.formats.parquet import check_counts
 from tokenmill.layout import TABLES_DIRECTORY
-from tokenmill.storage.checked_parquet import parquet_file
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.checked_parquet import parquet_file
+from tokenmill_reader.formats.parquet import check_counts
+from tokenmill_reader.manifest import check_is_dataset
 
 N_LISTED_MAX = 20
 

@@ -13,14 +13,13 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
-from tokenmill.analysis.beside import beside, check_is_dataset, tokenizer_of
+from tokenmill.analysis.beside import beside, tokenizer_of
 from tokenmill.analysis.input_checks import find_inputs
 from tokenmill.analysis.remote_dataset import RemoteDataset
 from tokenmill.checks.dataset_checks import Checked, wrong_identity, wrong_manifest, wrong_rest, wrong_stored
 from tokenmill.checks.dropped_checks import Dropped, dropped_documents
 from tokenmill.checks.file_checks import DocumentRules, DocumentsFile, FileFacts, facts_and_findings, judges_of
 from tokenmill.checks.findings import Finding, NotChecked, in_manifest, of_error
-from tokenmill.checks.manifest_checks import files_below
 from tokenmill.checks.set_checks import SetStore
 from tokenmill.checks.subject import RightFile, Subject
 from tokenmill.config.source_params import Source
@@ -34,6 +33,8 @@ from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY
 from tokenmill.rounds import Round, Rounds, T, Task
 from tokenmill.storage.unit_store import Done
 from tokenmill.versioning.stored import TOKENIZER, folder_name
+from tokenmill_reader.copy_check import files_below
+from tokenmill_reader.manifest import check_is_dataset
 
 Result = Literal["right", "wrong", "not checked"]
 

@@ -11,9 +11,10 @@ from pydantic import ValidationError
 import tokenmill
 from tokenmill.config.record import Record
 from tokenmill.errors import TokenizerError, first_finding
-from tokenmill.storage.atomic import read, write_atomic
+from tokenmill.storage.atomic import write_atomic
 from tokenmill.tokenizer.formats.folder import content_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.regular_files import read
 
 GOLDEN_FILE = "golden.json"
 

@@ -15,8 +15,9 @@ from tokenmill.config.training_params import TrainVocab
 from tokenmill.corpus.provenance import CountedShard
 from tokenmill.corpus.scripts import characters_by_script
 from tokenmill.errors import TokenizerError, first_finding
-from tokenmill.storage.atomic import read, write_atomic
+from tokenmill.storage.atomic import write_atomic
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.regular_files import read
 
 CARD_FILE = "card.json"
 README_FILE = "README.md"

@@ -8,7 +8,6 @@ from tokenmill.chat.named import NAMED, TURN_ENDS, template_text
 from tokenmill.config.encode_params import Chat
 from tokenmill.errors import ParamsError, did_you_mean
 from tokenmill.layout import TOKENIZER_DIRECTORY
-from tokenmill.storage.atomic import read
 from tokenmill.tokenizer.chat_files import (
     DEFAULT,
     TOOL_USE,
@@ -18,6 +17,7 @@ from tokenmill.tokenizer.chat_files import (
     special_names,
 )
 from tokenmill.tokenizer.formats.named_tokens import NAMES
+from tokenmill_reader.regular_files import read
 
 OF_TOKENIZER = "tokenizer"
 

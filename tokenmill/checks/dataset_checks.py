@@ -28,7 +28,7 @@ from tokenmill.checks.table_checks import wrong_tables
 from tokenmill.dataset.entries import OutputShard, TableFile
 from tokenmill.dataset.manifest import MANIFEST_FILE
 from tokenmill.rounds import Rounds
-from tokenmill.storage.atomic import read
+from tokenmill_reader.regular_files import read
 
 
 @dataclass(frozen=True)

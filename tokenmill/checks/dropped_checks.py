@@ -15,7 +15,7 @@ from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.errors import ValidationError
-from tokenmill.storage.checked_parquet import parquet_file
+from tokenmill_reader.checked_parquet import parquet_file
 
 _COLUMNS = ["id", "shard", "row", "file", "sha256"]
 

@@ -31,11 +31,12 @@ from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_COUNTS_FILE, UNIT_INDE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens_digest import TokensDigest
 from tokenmill.errors import DamagedError, TokenizerError, ValidationError
-from tokenmill.formats.parquet import check_counts, read_tokens
+from tokenmill.formats.parquet import read_tokens
 from tokenmill.formats.tokens import id_type, schema
-from tokenmill.quantities import size
 from tokenmill.rounds import Task
-from tokenmill.storage.checked_parquet import parquet_file
+from tokenmill_reader.checked_parquet import parquet_file
+from tokenmill_reader.formats.parquet import check_counts
+from tokenmill_reader.quantities import size
 
 _END = 2**31 - 1
 """The end of a slice. pyarrow 26 fails without one, for some numbers of values."""

@@ -1,10 +1,9 @@
 """Checks that a manifest agrees with itself, with its tokenizer, and with the existing files."""
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -15,10 +14,12 @@ from tokenmill.corpus.shards import Shard
 from tokenmill.dataset.entries import InputRows
 from tokenmill.dataset.manifest import DOCUMENTS_FOLDER, MANIFEST_FILE, Manifest
 from tokenmill.formats.tokens import id_type
-from tokenmill.storage.atomic import sha256_file
-from tokenmill.storage.checked_parquet import read_table
 from tokenmill.storage.file_facts import Digests
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader import copy_check
+from tokenmill_reader.checked_parquet import read_table
+from tokenmill_reader.manifest import wrong_names as names_not_allowed
+from tokenmill_reader.regular_files import sha256_file
 
 
 def wrong_with_tokenizer(manifest: Manifest, tokenizer: Tokenizer) -> Iterator[Finding]:
@@ -50,12 +51,8 @@ def wrong_digest(manifest: Manifest, content: bytes) -> Iterator[Finding]:
 def wrong_names(manifest: Manifest) -> Iterator[Finding]:
     """The file names that lead out of the dataset's folder or occur twice."""
     for names in (manifest.names(), [table.name for table in manifest.tables]):
-        seen: set[str] = set()
-        for name in names:
-            path = PurePosixPath(name)
-            if name in seen or path.is_absolute() or ".." in path.parts:
-                yield in_manifest(f"{name!r} is there twice, or is no name of a file in the dataset.")
-            seen.add(name)
+        for name in names_not_allowed(names):
+            yield in_manifest(f"{name!r} is there twice, or is no name of a file in the dataset.")
 
 
 def misplaced(manifest: Manifest) -> Iterator[Finding]:
@@ -188,16 +185,6 @@ def _not_in_a_row(name: str, some: list[InputRows]) -> Iterator[Finding]:
         next_row = rows.next_row
 
 
-def files_below(directory: Path) -> list[str]:
-    """The names of all files below a directory, relative to it, and of the links to folders, which are not followed."""
-    return sorted(
-        path.relative_to(directory).as_posix()
-        for folder, folders, names in os.walk(directory)
-        for path in (Path(folder) / name for name in [*folders, *names])
-        if path.is_symlink() or path.name in names
-    )
-
-
 def wrong_files(named: Iterable[str], found: Iterable[str], folder: str = "") -> Iterator[Finding]:
     """The files that are named and missing, and those that are found and not named. `folder`: theirs in the findings' names."""
     named, found = set(named), set(found)
@@ -211,14 +198,11 @@ def wrong_files(named: Iterable[str], found: Iterable[str], folder: str = "") ->
 def wrong_file(path: Path, n_bytes: int, sha256: str, digests: Digests | None = None) -> str | None:
     """Says how an existing file differs from the one that the manifest names; None if it does not, or is missing. `digests`: what
     is known of unchanged files; None: the file is read."""
-    if not path.exists():
-        return None
-    if (found := path.stat().st_size) != n_bytes:
-        return f"not the file that the manifest names: found {found:,} bytes, expected {n_bytes:,}"
-    find = partial(sha256_file, path)
-    if (find() if digests is None else digests.fact(path, "sha256", str, find)) != sha256:
-        return f"not the file that the manifest names (sha256 {sha256[:16]}…)"
-    return None
+    if digests is None:
+        return copy_check.wrong_file(path, n_bytes, sha256)
+    return copy_check.wrong_file(
+        path, n_bytes, sha256, lambda path: digests.fact(path, "sha256", str, partial(sha256_file, path))
+    )
 
 
 def wrong_quarantine(manifest: Manifest, folder: Path | None) -> Iterator[Finding | NotChecked]:

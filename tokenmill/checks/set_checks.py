@@ -22,10 +22,11 @@ from tokenmill.file_sets.mixture import blends_of, epochs_of
 from tokenmill.file_sets.planned import documents_shape
 from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.index import INDEX_FORMAT
-from tokenmill.formats.interface import Format, Shape
+from tokenmill.formats.interface import Format
 from tokenmill.rounds import Round, Rounds, Task, do
-from tokenmill.storage.atomic import read
 from tokenmill.storage.unit_store import unit_key
+from tokenmill_reader.formats.items import Shape
+from tokenmill_reader.regular_files import read
 
 
 class SetPartFacts(msgspec.Struct, frozen=True):

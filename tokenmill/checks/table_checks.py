@@ -8,13 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.checks.findings import FORCE, Finding, NotChecked, in_manifest
-from tokenmill.checks.manifest_checks import files_below, wrong_file, wrong_files
+from tokenmill.checks.manifest_checks import wrong_file, wrong_files
 from tokenmill.checks.subject import RightFile, Subject, table_inputs
 from tokenmill.corpus.dropped import DROPPED_FILE, write_dropped
 from tokenmill.dataset.document_index import read_index
 from tokenmill.dataset.tables import write_tables
 from tokenmill.errors import ValidationError
-from tokenmill.storage.atomic import sha256_file
+from tokenmill_reader.copy_check import files_below
+from tokenmill_reader.regular_files import sha256_file
 
 TABLES = "tables"
 """The folder in `scratch` with the tables that are derived again."""

@@ -97,13 +97,13 @@ def _add_dataset(parser: argparse.ArgumentParser, or_url: bool = False) -> None:
 
 def _path_or_url(text: str) -> Path | str:
     from tokenmill.storage.anywhere import place_of
-    from tokenmill.storage.urls import is_url, local_path
+    from tokenmill_reader.urls import is_url, local_path
 
     return place_of(text) if is_url(text) else Path(local_path(text))
 
 
 def _path(text: str) -> Path:
-    from tokenmill.storage.urls import dataset_folder
+    from tokenmill_reader.urls import dataset_folder
 
     return dataset_folder(text)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
 from tokenmill.errors import EXIT_DONE, EXIT_NO
-from tokenmill.quantities import size
+from tokenmill_reader.quantities import size
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands

@@ -12,9 +12,9 @@ from tokenmill.config.params import Params
 from tokenmill.config.record import Record, as_yaml
 from tokenmill.config.yaml_mistakes import mistake
 from tokenmill.errors import ParamsError, did_you_mean, nearest
-from tokenmill.storage.atomic import read
 from tokenmill.storage.urls import refuse_password
 from tokenmill.storage.writable import refuse_other_encoding
+from tokenmill_reader.regular_files import read
 
 
 def load_params(path: Path) -> Params:

@@ -9,7 +9,8 @@ from tokenmill.config.record import Record
 from tokenmill.config.training_params import TokenizerSource
 from tokenmill.errors import VersionsError, first_finding
 from tokenmill.layout import LOCK_FILE
-from tokenmill.storage.atomic import read, write_atomic
+from tokenmill.storage.atomic import write_atomic
+from tokenmill_reader.regular_files import read
 
 
 class Pin(Record):

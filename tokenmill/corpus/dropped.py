@@ -16,8 +16,9 @@ from tokenmill.corpus.drop import DroppedDocument
 from tokenmill.corpus.text_digests import text_digests
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import ValidationError
-from tokenmill.storage.atomic import naming, read, write_atomic
-from tokenmill.storage.checked_parquet import parquet_file
+from tokenmill.storage.atomic import write_atomic
+from tokenmill_reader.checked_parquet import parquet_file
+from tokenmill_reader.regular_files import naming, read
 
 DROPPED_FILE = "dropped.parquet"  # in TABLES_DIRECTORY
 

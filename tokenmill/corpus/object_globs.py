@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from tokenmill.errors import CorpusError
 from tokenmill.storage import objects
 from tokenmill.storage.retries import with_patience
-from tokenmill.storage.urls import StoredObject, place
+from tokenmill.storage.urls import StoredObject
+from tokenmill_reader.urls import place
 
 _N_NAMES_SHOWN = 5
 

@@ -6,8 +6,7 @@ gigabytes. With run.memory_mb_max 4096 and two workers (160 MB a page), a bound 
 documents on. A chunk's average page size does not help: one page of a few long documents may be in a chunk of short ones.
 """
 
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
@@ -16,17 +15,12 @@ from tokenmill.corpus.limits import HELD_OF_A_BLOCK, Limits
 from tokenmill.corpus.repetition_levels import RowLengths
 from tokenmill.corpus.shard_files import open_shard
 from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.thrift import read_struct
-
-_HEADER_BYTES = 1 << 12  # bytes read for a page header; nearly always enough
-_HEADER_BYTES_MAX = 1 << 26  # a header contains the page's least and largest value
-
+from tokenmill_reader.parquet_pages import Page, pages_of
 
 _VALUE_BYTES = 16  # what a list's element takes in memory in addition to its text: levels, offset and index
 _DELTA = 7  # the encoding DELTA_BYTE_ARRAY: values repeat the beginning of the one before
 _DELTAS = (6, _DELTA)  # with DELTA_LENGTH_BYTE_ARRAY, encodings whose lengths are decoded for a whole page
 _SMALLER_PAGES = "write the file with smaller pages or documents"
-_RLE = 3
 
 
 class AtOnce(NamedTuple):
@@ -34,23 +28,6 @@ class AtOnce(NamedTuple):
 
     n_rows: int
     dictionaries: list[str]
-
-
-class Page(NamedTuple):
-    """A page, as its header tells it. `n_bytes`: the larger of its sizes, compressed or not. `begins_inside`: whether its first
-    value belongs to a row before it. `n_levels`: the bytes of uncompressed repetition levels in front; None: they are compressed;
-    -1: unreadable."""
-
-    n_bytes: int
-    n_values: int
-    n_rows: int
-    begins_inside: bool
-    is_dictionary: bool
-    encoding: int
-    start: int
-    n_compressed: int
-    n_uncompressed: int
-    n_levels: int | None
 
 
 class _Chunk(NamedTuple):
@@ -200,48 +177,3 @@ def _most_bytes(pages: Sequence[Page], n_rows: int) -> int:
         held -= page.n_bytes
         rows -= pages[first + 1].n_rows if first + 1 < last else 0
     return most
-
-
-def pages_of(file: IO[bytes], column: Any) -> Iterator[Page]:
-    """The pages of a column chunk, as if each value were a row. A malformed header ends the pages, because reading the file will
-    report what is wrong."""
-    start = column.data_page_offset
-    if column.has_dictionary_page and column.dictionary_page_offset:
-        start = min(start, column.dictionary_page_offset)
-    end = start + column.total_compressed_size
-    while start < end:
-        found = _page_header(file, start)
-        if found is None:
-            return
-        fields, n_header = found
-        n_bytes, n_compressed = fields.get(2), fields.get(3)
-        if not isinstance(n_bytes, int) or not isinstance(n_compressed, int) or n_compressed < 0:
-            return
-        first, dictionary, second = (fields[id] if isinstance(fields.get(id), dict) else {} for id in (5, 7, 8))
-        n_values = (first or dictionary or second).get(1, 0)
-        encoding, n_levels = first.get(2, 0), None if first.get(4) == _RLE else -1
-        if second:
-            encoding, n_levels = second.get(4, 0), second.get(6, 0)
-        if not (isinstance(n_values, int) and isinstance(encoding, int) and isinstance(n_levels, int | None)):
-            return
-        if n_values < 0:
-            return
-        n_rows = 0 if dictionary else n_values
-        sizes = (n_compressed, n_bytes, n_levels)
-        start += n_header
-        yield Page(max(n_bytes, n_compressed), n_values, n_rows, False, bool(dictionary), encoding, start, *sizes)
-        start += n_compressed
-
-
-def _page_header(file: IO[bytes], start: int) -> tuple[dict[int, Any], int] | None:
-    n_bytes = _HEADER_BYTES
-    while n_bytes <= _HEADER_BYTES_MAX:
-        file.seek(start)
-        data = io.BytesIO(file.read(n_bytes))
-        try:
-            return read_struct(data), data.tell()
-        except EOFError:
-            n_bytes *= 16
-        except ValueError:
-            return None
-    return None

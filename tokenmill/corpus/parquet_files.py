@@ -13,9 +13,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from tokenmill.corpus.shard_files import open_arrow
 from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.thrift import read_struct
 from tokenmill.errors import EncryptedError
-from tokenmill.storage.checked_parquet import parquet_file
+from tokenmill_reader.checked_parquet import parquet_file
+from tokenmill_reader.thrift import read_struct
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

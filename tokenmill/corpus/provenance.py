@@ -18,7 +18,8 @@ from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Piece
 from tokenmill.errors import CountsError
-from tokenmill.storage.atomic import read, write_atomic
+from tokenmill.storage.atomic import write_atomic
+from tokenmill_reader.regular_files import read
 
 _N_SAMPLES = 32  # the number of samples, at most one per shard
 _SAMPLE_CHARACTERS_MAX = 400  # per sample: a published tokenizer contains them, and must not contain whole documents

@@ -29,8 +29,9 @@ from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Piece, Unit
 from tokenmill.errors import CorpusError, DamagedError, PassingError, UnitTimeoutError
 from tokenmill.process_memory import give_memory_back
-from tokenmill.storage.atomic import naming, read, write_atomic
-from tokenmill.storage.checked_parquet import read_table
+from tokenmill.storage.atomic import write_atomic
+from tokenmill_reader.checked_parquet import read_table
+from tokenmill_reader.regular_files import naming, read
 
 SCHEMA = pa.schema(
     [

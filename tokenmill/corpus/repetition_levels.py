@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.corpus.thrift import read_varint
+from tokenmill_reader.thrift import read_varint
 
 _PACKED_BYTES = 1 << 12  # unpacked at once
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from tokenmill.corpus.shards import Shard
-from tokenmill.storage.atomic import open_regular
 from tokenmill.storage.object_file import ObjectFile
 from tokenmill.storage.urls import StoredObject
+from tokenmill_reader.regular_files import open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,8 @@ from tokenmill.corpus.kinds import FileKind, kind_of, known_suffixes
 from tokenmill.corpus.object_globs import find_objects
 from tokenmill.errors import CorpusError, PointerError
 from tokenmill.storage.pointers import how_to_restore
-from tokenmill.storage.urls import StoredObject, is_url, local_path, place
+from tokenmill.storage.urls import StoredObject
+from tokenmill_reader.urls import is_url, local_path, place
 
 _LEFT_OUT = (".partial", ".tmp", ".dvc")  # unfinished files, and DVC's files beside data
 _N_ERRORS_SHOWN = 20

@@ -8,7 +8,7 @@ from tokenmill.config.params import Params
 from tokenmill.corpus.shards import Shard, look_for, matching_names, whole
 from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.layout import RAW_DIRECTORY
-from tokenmill.storage.urls import is_url
+from tokenmill_reader.urls import is_url
 
 _N_NAMES_SHOWN = 5
 

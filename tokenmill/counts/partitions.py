@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tokenmill.counts.spill import Run
 from tokenmill.counts.table import parquet_writer
-from tokenmill.storage.atomic import naming
+from tokenmill_reader.regular_files import naming
 
 _WRITERS_MAX = 64  # each is an open file
 _HELD_BYTES_MAX = 16 << 20

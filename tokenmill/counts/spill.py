@@ -14,8 +14,8 @@ import pyarrow as pa
 from tokenmill import _core
 from tokenmill.counts.weights import over_one_denominator
 from tokenmill.errors import CountsError
-from tokenmill.storage.atomic import naming
-from tokenmill.storage.checked_parquet import parquet_file
+from tokenmill_reader.checked_parquet import parquet_file
+from tokenmill_reader.regular_files import naming
 
 SCHEMA = pa.schema([pa.field("pretoken", pa.binary(), nullable=False), pa.field("count", pa.uint64(), nullable=False)])
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 from tokenmill.counts.spill import SCHEMA, Sum, damaged, open_parquet
 from tokenmill.counts.weights import Weight, over_one_denominator, weight_of
 from tokenmill.errors import CountsError
-from tokenmill.storage.atomic import naming, write_atomic
+from tokenmill.storage.atomic import write_atomic
+from tokenmill_reader.regular_files import naming
 
 
 def merge(tables: Sequence[pa.Table], weights: Sequence[Weight] | None = None) -> pa.Table:

@@ -19,8 +19,8 @@ from tokenmill.dataset.group_keys import Groups
 from tokenmill.dataset.splits import split_of
 from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import even_batches
-from tokenmill.storage.atomic import naming
-from tokenmill.storage.checked_parquet import read_table
+from tokenmill_reader.checked_parquet import read_table
+from tokenmill_reader.regular_files import naming
 
 _BATCH_ROWS = 1 << 13  # of the index of a unit
 _GROUP_ROWS = 1 << 16  # of the index: `locate` reads one row group for a token

@@ -16,7 +16,8 @@ from tokenmill.corpus.units import Piece, Unit
 from tokenmill.dataset.entries import InputRows
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.errors import ValidationError
-from tokenmill.storage.urls import StoredObject, is_url
+from tokenmill.storage.urls import StoredObject
+from tokenmill_reader.urls import is_url
 
 _BLOCK_BYTES = 1 << 20
 _LINE_FEED = 10

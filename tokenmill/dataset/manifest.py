@@ -29,7 +29,8 @@ from tokenmill.dataset.entries import (
 from tokenmill.errors import ValidationError as DatasetError
 from tokenmill.errors import first_finding
 from tokenmill.special_tokens import SpecialTokensInText
-from tokenmill.storage.atomic import read, write_atomic
+from tokenmill.storage.atomic import write_atomic
+from tokenmill_reader.regular_files import read
 
 MANIFEST_FILE = "manifest.json"
 DOCUMENTS_FOLDER = "documents"  # the folder of the documents' own files in the dataset, since format 8

@@ -12,8 +12,9 @@ from tokenmill.corpus.dropped import Starts
 from tokenmill.dataset.document_index import read_unit_index, write_index
 from tokenmill.dataset.entries import TableFile
 from tokenmill.dataset.token_counts import sum_counts, token_bytes, tokens_per_id, tokens_per_id_by_source
-from tokenmill.storage.atomic import sha256_file, write_atomic
+from tokenmill.storage.atomic import write_atomic
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.regular_files import sha256_file
 
 DOCUMENTS_FILE = "documents.parquet"
 TOKENS_PER_ID_FILE = "tokens_per_id.parquet"

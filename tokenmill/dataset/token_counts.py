@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenmill import _core
-from tokenmill.storage.atomic import naming
-from tokenmill.storage.checked_parquet import parquet_file
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.checked_parquet import parquet_file
+from tokenmill_reader.regular_files import naming
 
 _COUNTED = pa.schema([pa.field("id", pa.uint32(), nullable=False), pa.field("count", pa.uint64(), nullable=False)])
 

@@ -22,10 +22,11 @@ from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.errors import ValidationError
 from tokenmill.formats.parquet import read_tokens
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENS_DIRECTORY
-from tokenmill.quantities import size
-from tokenmill.storage.atomic import md5_file, sha256_file
+from tokenmill.storage.atomic import md5_file
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import Done, UnitStore
+from tokenmill_reader.quantities import size
+from tokenmill_reader.regular_files import sha256_file
 
 TOKENS_FILE = "tokens.parquet"  # in a unit's folder
 

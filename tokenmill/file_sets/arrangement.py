@@ -27,14 +27,16 @@ from tokenmill.file_sets.items import (
     tokens_of_sources,
     write_segments,
 )
-from tokenmill.file_sets.order import Order
 from tokenmill.file_sets.packing import Segments
 from tokenmill.file_sets.planned import PlannedSet, plan_sets, shape_of
 from tokenmill.file_sets.shuffle import Buckets, buckets_of, gather, scatter
 from tokenmill.formats.index import INDEX_FORMAT
-from tokenmill.formats.interface import Format, Shape
+from tokenmill.formats.interface import Format
 from tokenmill.rounds import Round, Rounds, Task, do
 from tokenmill.storage.unit_store import unit_key
+from tokenmill_reader.formats.columns import schema_of
+from tokenmill_reader.formats.items import Shape
+from tokenmill_reader.order import Order
 
 _SEGMENTS_FILE = "segments.arrow"
 _BUCKETS_FILE = "buckets.arrow"
@@ -163,7 +165,7 @@ class Arrangement:
         self._round, self._threads = round, threads
         self._decides: dict[str, Any] = {
             "code": code,
-            "shape": [str(self.shape.schema), documents.id_max, documents.tokenizer_digest],
+            "shape": [str(schema_of(self.shape)), documents.id_max, documents.tokenizer_digest],
             "framing": [documents.begin_id, documents.end_id],
             "pack": None if files.pack is None else files.pack.model_dump(),
             "pad": files.pad_id,
@@ -208,7 +210,7 @@ class Arrangement:
 
     @property
     def _id_bytes(self) -> int:
-        return int(self._documents.ids.bit_width // 8)
+        return self._documents.ids.itemsize
 
     def _packed_parts(self, planned: Sequence[PlannedSet]) -> Rounds[list[list[_Arranged]]]:
         """The parts of each set with their keys and packings."""

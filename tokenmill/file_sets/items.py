@@ -27,9 +27,10 @@ from tokenmill.file_sets.sequences import (
     unlearned_starts,
 )
 from tokenmill.formats.index import ITEMS as INDEX_ITEMS
-from tokenmill.formats.interface import Shape
 from tokenmill.formats.parquet import read_ahead
-from tokenmill.storage.atomic import naming
+from tokenmill_reader.formats.columns import schema_of
+from tokenmill_reader.formats.items import Shape
+from tokenmill_reader.regular_files import naming
 
 _INDEX_ROWS = 1 << 16
 _SEQUENCE_TOKENS = 1 << 22  # sequences are made in groups of about this many tokens
@@ -124,8 +125,8 @@ def _documents_of_part(part: Part, shape: Shape) -> Iterator[pa.RecordBatch]:
             is_chosen = part.choice.of(unit, index)
             pieces, rows = (index[name].combine_chunks() for name in ("piece", "row"))
         own = places_of(pieces.slice(at, len(batch)), rows.slice(at, len(batch)), unit.pieces)
-        columns = [own[name] if name in own else batch[name] for name in shape.schema.names]
-        made = pa.RecordBatch.from_arrays(columns, schema=shape.schema)
+        columns = [own[name] if name in own else batch[name] for name in schema_of(shape).names]
+        made = pa.RecordBatch.from_arrays(columns, schema=schema_of(shape))
         mask = is_chosen[at : at + len(batch)]
         at += len(batch)
         if mask.all():
@@ -147,7 +148,7 @@ def _sequences_of_part(
         used, some = sequences_between(segments, first, stop)
         lists = held.between(used.start, used.stop)
         columns = _columns([sequences(one, some) for one in lists], starts(some), shape, pad_id)
-        yield pa.RecordBatch.from_arrays([columns[name] for name in shape.schema.names], schema=shape.schema)
+        yield pa.RecordBatch.from_arrays([columns[name] for name in schema_of(shape).names], schema=schema_of(shape))
         first, at = stop, at + len(some.sequence)
         if at < len(needed):
             held.forget(int(needed[at]))

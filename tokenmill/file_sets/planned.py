@@ -13,10 +13,9 @@ from tokenmill.corpus.shard_ranges import ends_chunk
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.entries import Files, MixedSource
 from tokenmill.file_sets.items import Choice, EncodedUnit, Part
-from tokenmill.file_sets.order import Order, order_key
-from tokenmill.formats.interface import Shape
-from tokenmill.formats.tokens import id_type
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.formats.items import Shape
+from tokenmill_reader.order import Order, order_key
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,7 @@ def documents_shape(
     tokenizer: Tokenizer, begin_id: int | None, end_id: int | None, has_names: bool, has_mask: bool = False
 ) -> Shape:
     """The shape of a dataset's documents. `has_mask`: they are conversations."""
-    ids = id_type(tokenizer.id_max)
-    return Shape(ids, tokenizer.id_max, tokenizer.digest, begin_id, end_id, has_names, has_mask=has_mask)
+    return Shape(tokenizer.id_max, tokenizer.digest, begin_id, end_id, has_names, has_mask=has_mask)
 
 
 def shape_of(files: Files, documents: Shape) -> Shape:

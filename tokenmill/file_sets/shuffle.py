@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenmill.file_sets.order import Order
-from tokenmill.storage.atomic import naming
+from tokenmill_reader.order import Order
+from tokenmill_reader.regular_files import naming
 
 BUCKET_BYTES = 32 << 20  # of ids in one bucket, about; sorting it takes several times as much memory
 _HELD_BYTES = 32 << 20  # of items that the first pass collects before it writes a batch to each bucket

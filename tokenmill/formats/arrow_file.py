@@ -12,12 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tokenmill.errors import ValidationError
-from tokenmill.formats.files import map_file
-from tokenmill.formats.item_checks import REBUILD, named
-from tokenmill.storage.atomic import naming
-
-_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # the marker at the end of a stream; without it a cut at a batch's end is not seen
+from tokenmill_reader.regular_files import naming
 
 
 @contextmanager
@@ -30,26 +25,3 @@ def new_arrow_file(path: Path, columns: pa.Schema) -> Iterator[Callable[[pa.Reco
                 writer.write_batch(batch)
 
         yield write
-
-
-def read_arrow_file(path: Path, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The record batches of a file, mapped into memory. Raises ValidationError if it is not such a file, or has other columns."""
-    found = map_file(path)
-    if found[-len(_END) :].tobytes() != _END:
-        raise ValidationError(path, "it is cut off, or no stream of Arrow.", REBUILD)
-    try:
-        source = pa.BufferReader(pa.py_buffer(found))
-        with pa.ipc.open_stream(source) as reader:
-            if not reader.schema.equals(columns):
-                raise ValidationError(
-                    path, f"expected the columns {named(columns)}; found {named(reader.schema)}.", REBUILD
-                )
-            for batch in reader:
-                batch.validate(full=True)
-                if any(column.null_count for column in batch.columns):
-                    raise ValidationError(path, "expected no nulls; found some.", REBUILD)
-                yield batch
-            if source.tell() != found.size:
-                raise ValidationError(path, f"expected {source.tell():,} bytes; found {found.size:,}.", REBUILD)
-    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
-        raise ValidationError(path, f"cannot be read: {error}.", REBUILD) from None

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenmill.formats.interface import Flat, Shape
-from tokenmill.formats.item_checks import check_ids
+from tokenmill_reader.formats.columns import id_type_of, schema_of
+from tokenmill_reader.formats.items import Flat, Shape, check_ids
 
 READ_ROWS_MAX = 1 << 14  # rows of a batch that a reader yields
 READ_VALUES_MAX = 1 << 20  # token ids of such a batch, unless a single item has more
@@ -72,19 +72,26 @@ def batches_of(
 ) -> Iterator[pa.RecordBatch]:
     """The items of a part in bounded batches that share the mapped memory. `more`: further columns. `n_before`: the number of the
     first item. Raises ValidationError, with `place`, for an id over the tokenizer's largest."""
-    list_type = shape.schema.field("input_ids").type
+    schema = schema_of(shape)
     at, n_items = 0, len(flat.offsets) - 1
     while at < n_items:
         end = cut(flat.offsets, at, READ_ROWS_MAX, READ_VALUES_MAX)
         offsets = flat.offsets[at : end + 1]
         ids = flat.ids[offsets[0] : offsets[-1]]
         check_ids(Flat(ids, offsets - offsets[0]), shape, place, n_before + at)
-        values = pa.Array.from_buffers(shape.ids, len(ids), [None, pa.py_buffer(ids)])
-        places = pa.py_buffer((offsets - offsets[0]).astype(np.int32))
-        found = {"input_ids": pa.Array.from_buffers(list_type, end - at, [None, places], children=[values])}
+        values = pa.Array.from_buffers(id_type_of(shape), len(ids), [None, pa.py_buffer(ids)])
+        found = {"input_ids": _lists(schema.field("input_ids").type, offsets, values)}
         if flat.starts is not None:
-            found["starts"] = flat.starts.slice(at, end - at)
+            of_starts = flat.starts.offsets[at : end + 1]
+            starts = pa.array(flat.starts.values[of_starts[0] : of_starts[-1]])
+            found["starts"] = _lists(schema.field("starts").type, of_starts, starts)
         found |= {name: column.slice(at, end - at) for name, column in more.items()}
-        fields = [field for field in shape.schema if field.name in found]
+        fields = [field for field in schema if field.name in found]
         yield pa.RecordBatch.from_arrays([found[field.name] for field in fields], schema=pa.schema(fields))
         at = end
+
+
+def _lists(type: pa.DataType, offsets: npt.NDArray[np.int64], values: pa.Array) -> pa.ListArray:
+    """An array of lists of these values, which are not copied. `offsets`: where each list begins, from that of the first on."""
+    places = pa.py_buffer((offsets - offsets[0]).astype(np.int32))
+    return pa.Array.from_buffers(type, len(offsets) - 1, [None, places], children=[values])

@@ -9,16 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import even_batches
-from tokenmill.formats.interface import Format, Shape
-from tokenmill.storage.atomic import naming
-from tokenmill.storage.checked_parquet import read_table
+from tokenmill.formats.interface import Format
+from tokenmill_reader.formats.index import PIECES, SCHEMA, read_index_file
+from tokenmill_reader.formats.items import Shape
+from tokenmill_reader.formats.table import INDEX_NAME, PARQUET_SUFFIX
+from tokenmill_reader.regular_files import naming
 
-PIECES = ("part", "row", "start", "n_tokens")
-SCHEMA = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("sequence", *PIECES)])
-"""A row for each piece of a document, in the order of the sequences. `sequence`: from 0 in each file. `part`, `row`: the file
-part-NNNNN of the split in every other format, and the document's row in it. `start`, `n_tokens`: the tokens of that document."""
 ITEMS = pa.schema(
     [pa.field(name, pa.list_(pa.field("element", pa.int64(), nullable=False)), nullable=False) for name in PIECES]
 )
@@ -29,7 +26,7 @@ _GROUP_ROWS = 1 << 18
 
 @contextmanager
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    path = folder / f"{stem}.parquet"
+    path = folder / f"{stem}{PARQUET_SUFFIX}"
     n_sequences = 0
     with (
         naming(path),
@@ -54,28 +51,14 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
 
 
 def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
-    path = folder / f"{stem}.parquet"
-    try:
-        table = read_table(path, partitioning=None).combine_chunks()
-        table.validate(full=True)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise ValidationError(path, f"cannot be read: {error}.", "Run `tokenmill build --force`.") from None
-    if not table.schema.equals(SCHEMA):
-        raise ValidationError(
-            path, f"expected the columns {', '.join(SCHEMA.names)}, each int64; found {table.schema.names}."
-        )
-    sequence = table["sequence"].to_numpy()
-    steps = np.diff(sequence, prepend=-1)
-    if (len(sequence) and not ((steps == 0) | (steps == 1)).all()) or (len(sequence) and sequence[0] != 0):
-        raise ValidationError(f"{path}: sequence", "expected numbers from 0 that rise by 1; found others.")
-    starts = np.flatnonzero(steps == 1)
-    offsets = pa.array(np.append(starts, len(sequence)).astype(np.int32))
-    columns = [
-        pa.ListArray.from_arrays(offsets, table[name].combine_chunks(), type=field.type)
-        for name, field in zip(PIECES, ITEMS, strict=True)
+    bounds, columns = read_index_file(folder / f"{stem}{PARQUET_SUFFIX}")
+    offsets = pa.array(bounds.astype(np.int32))
+    lists = [
+        pa.ListArray.from_arrays(offsets, pa.array(values), type=field.type)
+        for values, field in zip(columns, ITEMS, strict=True)
     ]
-    yield pa.RecordBatch.from_arrays(columns, schema=ITEMS)
+    yield pa.RecordBatch.from_arrays(lists, schema=ITEMS)
 
 
-INDEX_FORMAT = Format("index", (".parquet",), _write, _read, None, lambda shape, file_bytes: None)
+INDEX_FORMAT = Format(INDEX_NAME, (PARQUET_SUFFIX,), _write, _read, None, lambda shape, file_bytes: None)
 """Not one of `encode.formats`: `encode.pack.output: index` asks for it."""

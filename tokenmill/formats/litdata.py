@@ -16,19 +16,14 @@ import pyarrow as pa
 from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import batches_of
 from tokenmill.formats.files import new_file
-from tokenmill.formats.interface import STARTS_SUFFIX, Flat, Format, Shape
-from tokenmill.formats.item_checks import (
-    REBUILD,
-    check_segments,
-    checking,
-    flat_of,
-    numpy_type,
-    refuse_lists,
-    refuse_over_int32,
-)
+from tokenmill.formats.interface import Format
+from tokenmill.formats.item_checks import checking, refuse_lists, refuse_over_int32
 from tokenmill.formats.offsets32 import map_chunk, new_chunk, refuse_large_files
-from tokenmill.formats.sidecar import new_sidecar, read_sidecar
-from tokenmill.storage.atomic import sha256_file
+from tokenmill.formats.sidecar import new_sidecar
+from tokenmill_reader.formats.columns import flat_of
+from tokenmill_reader.formats.items import REBUILD, STARTS_SUFFIX, Flat, Shape, check_segments
+from tokenmill_reader.formats.starts import read_starts
+from tokenmill_reader.regular_files import sha256_file
 
 _CHUNK = ".bin"
 _INDEX = "index.json"
@@ -57,13 +52,13 @@ def _flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
     path = folder / f"{stem}{_CHUNK}"
     found, offsets = map_chunk(path, b"")
     n_bytes = offsets - offsets[0]
-    id_bytes = numpy_type(shape).itemsize
+    id_bytes = shape.ids.itemsize
     broken = n_bytes % id_bytes != 0
     if broken.any():
         row = max(0, int(np.argmax(broken)) - 1)
         raise ValidationError(path, f"item {row:,}: expected ids of {id_bytes} bytes; found a part of one.", REBUILD)
-    ids = found[offsets[0] :].view("<u2" if shape.ids == pa.uint16() else "<i4")
-    flat = Flat(ids, n_bytes // id_bytes, read_sidecar(folder, stem, shape)[1])
+    ids = found[offsets[0] :].view("<u2" if shape.ids.itemsize == 2 else "<i4")
+    flat = Flat(ids, n_bytes // id_bytes, read_starts(folder, stem, shape))
     check_segments(flat, shape, path)
     return [flat]
 
@@ -77,7 +72,7 @@ def _finish(folder: Path, stems: Sequence[str], shape: Shape) -> None:
     for stem in stems:
         path = folder / f"{stem}{_CHUNK}"
         found, offsets = map_chunk(path, b"")
-        n_ids = int(offsets[-1] - offsets[0]) // numpy_type(shape).itemsize
+        n_ids = int(offsets[-1] - offsets[0]) // shape.ids.itemsize
         chunks.append({"chunk_bytes": found.size, "chunk_size": len(offsets) - 1, "dim": n_ids, "filename": path.name})
         chunk_bytes_max = max(chunk_bytes_max, found.size)
         digest.update(f"{sha256_file(path)}  {path.name}\n".encode())
@@ -85,7 +80,7 @@ def _finish(folder: Path, stems: Sequence[str], shape: Shape) -> None:
         "chunk_bytes": chunk_bytes_max,
         "chunk_size": None,
         "compression": None,
-        "data_format": [f"no_header_tensor:{_UINT16 if shape.ids == pa.uint16() else _INT32}"],
+        "data_format": [f"no_header_tensor:{_UINT16 if shape.ids.itemsize == 2 else _INT32}"],
         "data_spec": _ITEM,
         "encryption": None,
         "item_loader": "TokensLoader",

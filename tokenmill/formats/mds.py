@@ -18,17 +18,11 @@ import pyarrow.compute as pc
 from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import READ_ROWS_MAX, READ_VALUES_MAX, cut
 from tokenmill.formats.files import new_file
-from tokenmill.formats.interface import Format, Shape
-from tokenmill.formats.item_checks import (
-    REBUILD,
-    check_items,
-    checked,
-    columns,
-    list_values,
-    may_be_empty,
-    refuse_over_int32,
-)
+from tokenmill.formats.interface import Format
+from tokenmill.formats.item_checks import check_items, checked, may_be_empty, refuse_over_int32
 from tokenmill.formats.offsets32 import map_chunk, new_chunk, refuse_large_files
+from tokenmill_reader.formats.columns import columns, list_values, schema_of
+from tokenmill_reader.formats.items import REBUILD, Shape
 
 _SHARD = ".mds"
 _INDEX = "index.json"
@@ -117,7 +111,7 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
     found, offsets = map_chunk(path, json.dumps(_config(shape), sort_keys=True).encode())
     at = 0
     while at < len(offsets) - 1:
-        end = cut(offsets, at, READ_ROWS_MAX, READ_VALUES_MAX * shape.ids.byte_width)
+        end = cut(offsets, at, READ_ROWS_MAX, READ_VALUES_MAX * shape.ids.itemsize)
         batch = _decoded(found, offsets[at : end + 1], shape, path, at)
         check_items(batch, shape, path, at)
         yield batch
@@ -153,7 +147,7 @@ def _decoded(found: Bytes, offsets: Offsets, shape: Shape, path: Path, n_before:
             check((codes >= 0) & (codes < len(_SHAPE_TYPES)), name)
             begin = at + 1 + (1 << codes)
             check(begin <= at + size, name)
-            type = shape.schema.field("input_ids" if name == _TOKENS else name).type
+            type = schema_of(shape).field("input_ids" if name == _TOKENS else name).type
             lengths = _lengths(found, at + 1, codes)
             check(begin + lengths * type.value_type.byte_width == at + size, name)
             columns_found["input_ids" if name == _TOKENS else name] = _lists(

@@ -11,22 +11,22 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.formats.batches import batches_of
-from tokenmill.formats.files import new_file, whole_values
-from tokenmill.formats.interface import STARTS_SUFFIX, Flat, Format, Shape
-from tokenmill.formats.item_checks import check_segments, checking, flat_of, refuse_lists, refuse_over_int32
-from tokenmill.formats.megatron_index import INT32, UINT16, Type, new_index, read_offsets
-from tokenmill.formats.sidecar import new_sidecar, read_sidecar
-
-_DATA = ".bin"
-_INDEX = ".idx"
+from tokenmill.formats.files import new_file
+from tokenmill.formats.interface import Format
+from tokenmill.formats.item_checks import checking, refuse_lists, refuse_over_int32
+from tokenmill.formats.megatron_index import new_index
+from tokenmill.formats.sidecar import new_sidecar
+from tokenmill_reader.formats.columns import flat_of
+from tokenmill_reader.formats.items import STARTS_SUFFIX, Shape
+from tokenmill_reader.formats.megatron import DATA, INDEX, read_flat, type_of
 
 
 @contextmanager
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    path = folder / f"{stem}{_DATA}"
+    path = folder / f"{stem}{DATA}"
     with (
         new_file(path) as put,
-        new_index(folder / f"{stem}{_INDEX}", _type(shape)) as put_lengths,
+        new_index(folder / f"{stem}{INDEX}", type_of(shape)) as put_lengths,
         new_sidecar(folder, stem, shape) as add_starts,
     ):
 
@@ -40,19 +40,7 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
 
 
 def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
-    yield from batches_of(_flat(folder, stem, shape)[0], shape, folder / f"{stem}{_DATA}")
-
-
-def _flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
-    data, index = folder / f"{stem}{_DATA}", folder / f"{stem}{_INDEX}"
-    ids = whole_values(data, _type(shape))
-    flat = Flat(ids, read_offsets(index, _type(shape), data, ids.size), read_sidecar(folder, stem, shape)[1])
-    check_segments(flat, shape, index)
-    return [flat]
-
-
-def _type(shape: Shape) -> Type:
-    return UINT16 if shape.ids == pa.uint16() else INT32
+    yield from batches_of(read_flat(folder, stem, shape)[0], shape, folder / f"{stem}{DATA}")
 
 
 def _refusal(shape: Shape, file_bytes: int) -> str | None:
@@ -60,5 +48,5 @@ def _refusal(shape: Shape, file_bytes: int) -> str | None:
 
 
 MEGATRON = Format(
-    "megatron", (_DATA, _INDEX), _write, _read, _flat, _refusal, packed_suffixes=(STARTS_SUFFIX,), keeps_ends=False
+    "megatron", (DATA, INDEX), _write, _read, read_flat, _refusal, packed_suffixes=(STARTS_SUFFIX,), keeps_ends=False
 )

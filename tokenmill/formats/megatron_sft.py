@@ -6,7 +6,6 @@ magic number, a version, the number of starts, the starts, and the ids with the 
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +14,15 @@ import pyarrow as pa
 
 from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import READ_ROWS_MAX, READ_VALUES_MAX, cut
-from tokenmill.formats.files import new_file, whole_values
-from tokenmill.formats.interface import Format, Shape
-from tokenmill.formats.item_checks import REBUILD, check_items, checking, flat_of, list_values
-from tokenmill.formats.megatron_index import INT32, new_index, read_offsets
+from tokenmill.formats.files import new_file
+from tokenmill.formats.interface import Format
+from tokenmill.formats.item_checks import check_items, checking
+from tokenmill.formats.megatron_index import new_index
 from tokenmill.formats.sft_items import at_inputs, at_labels, check_ends, columns, refusal
+from tokenmill_reader.formats.arrays import whole_values
+from tokenmill_reader.formats.columns import flat_of, list_of, list_values
+from tokenmill_reader.formats.items import REBUILD, Shape
+from tokenmill_reader.formats.megatron_index import INT32, read_offsets
 
 _DATA = ".sft.bin"
 _INDEX = ".sft.idx"
@@ -99,7 +102,7 @@ def _decoded(words: Words, offsets: Places, shape: Shape, path: Path, n_before: 
     tokens = words[_spans(begins + _HEAD_WORDS + n_starts, n_ids)]
     mask = (tokens >> 31).astype(np.int8)
     check_ends(mask, np.append(0, np.cumsum(n_ids)), path, n_before)
-    kinds = columns(replace(shape, ids=pa.uint32()))
+    kinds = columns(shape).set(0, list_of("input_ids", pa.uint32()))
     lists = [(tokens & _ID_BITS, n_ids), (starts, n_starts), (at_labels(mask), n_ids)]
     return pa.RecordBatch.from_arrays(
         [_lists(values, sizes, field.type) for (values, sizes), field in zip(lists, kinds, strict=True)], schema=kinds

@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 
 from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import even_batches
-from tokenmill.formats.interface import Format, Shape
-from tokenmill.formats.item_checks import REBUILD, check_beside, check_items, checking, list_values, named
+from tokenmill.formats.interface import Format
+from tokenmill.formats.item_checks import check_items, checking
 from tokenmill.formats.sft_items import at_inputs, at_labels, check_ends, columns, refusal
-from tokenmill.formats.tokens import list_of
-from tokenmill.storage.atomic import naming
-from tokenmill.storage.checked_parquet import parquet_file
+from tokenmill_reader.checked_parquet import parquet_file
+from tokenmill_reader.formats.columns import check_beside, list_of, list_values, named
+from tokenmill_reader.formats.items import REBUILD, Shape
+from tokenmill_reader.regular_files import naming
 
 _SUFFIX = ".idx.parquet"
 _COLUMNS = pa.schema(

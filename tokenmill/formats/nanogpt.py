@@ -8,22 +8,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
-from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import batches_of
-from tokenmill.formats.files import new_file, whole_values
-from tokenmill.formats.interface import STARTS_SUFFIX, Flat, Format, Shape
-from tokenmill.formats.item_checks import REBUILD, check_segments, checking, flat_of, refuse_lists
-from tokenmill.formats.sidecar import new_sidecar, read_sidecar
-
-_DATA = ".bin"
+from tokenmill.formats.files import new_file
+from tokenmill.formats.interface import Format
+from tokenmill.formats.item_checks import checking, refuse_lists
+from tokenmill.formats.sidecar import new_sidecar
+from tokenmill_reader.formats.columns import flat_of
+from tokenmill_reader.formats.items import STARTS_SUFFIX, Shape
+from tokenmill_reader.formats.nanogpt import DATA, read_flat
 
 
 @contextmanager
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    path = folder / f"{stem}{_DATA}"
+    path = folder / f"{stem}{DATA}"
     with new_file(path) as put, new_sidecar(folder, stem, shape, with_lengths=True) as add_lengths:
 
         def add(batch: pa.RecordBatch) -> None:
@@ -34,32 +33,15 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
 
 
 def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
-    yield from batches_of(_flat(folder, stem, shape)[0], shape, folder / f"{stem}{_DATA}")
-
-
-def _flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
-    path = folder / f"{stem}{_DATA}"
-    beside = folder / f"{stem}{STARTS_SUFFIX}"
-    ids = whole_values(path, "<u2")
-    lengths, starts = read_sidecar(folder, stem, shape, with_lengths=True)
-    if (lengths < 0).any():
-        raise ValidationError(beside, f"item {int(np.argmax(lengths < 0)):,}: its length is negative.", REBUILD)
-    offsets = np.append(np.int64(0), np.cumsum(lengths))
-    if offsets[-1] != ids.size:
-        raise ValidationError(
-            path, f"expected {offsets[-1]:,} ids, as {beside.name} says; found {ids.size:,}.", REBUILD
-        )
-    flat = Flat(ids, offsets, starts)
-    check_segments(flat, shape, path)
-    return [flat]
+    yield from batches_of(read_flat(folder, stem, shape)[0], shape, folder / f"{stem}{DATA}")
 
 
 def _refusal(shape: Shape, file_bytes: int) -> str | None:
-    if shape.ids != pa.uint16():
+    if shape.ids.itemsize != 2:
         return (
             f"nanogpt holds ids up to {2**16 - 1:,}; the tokenizer's largest is {shape.id_max:,}; choose another format"
         )
     return refuse_lists(shape, "nanogpt")
 
 
-NANOGPT = Format("nanogpt", (_DATA, STARTS_SUFFIX), _write, _read, _flat, _refusal, one_file=True, keeps_ends=False)
+NANOGPT = Format("nanogpt", (DATA, STARTS_SUFFIX), _write, _read, read_flat, _refusal, one_file=True, keeps_ends=False)

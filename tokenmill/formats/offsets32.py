@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.errors import ValidationError
-from tokenmill.formats.files import arrays, map_file, new_file, put_spooled, spool, values
-from tokenmill.formats.item_checks import REBUILD
+from tokenmill.formats.files import arrays, new_file, put_spooled, spool
+from tokenmill_reader.formats.arrays import map_file, values
+from tokenmill_reader.formats.items import REBUILD
 
 FILE_BYTES_MAX = 2**32 - 1
 

@@ -22,22 +22,15 @@ import pyarrow.csv as pcsv
 
 from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import batches_of
-from tokenmill.formats.files import Put, new_file, whole_values
-from tokenmill.formats.interface import Flat, Format, Shape
-from tokenmill.formats.item_checks import (
-    REBUILD,
-    check_segments,
-    checked,
-    flat_of,
-    list_values,
-    numpy_type,
-    refuse_lists,
-    segment_ends,
-)
-from tokenmill.storage.atomic import open_regular
+from tokenmill.formats.files import Put, new_file
+from tokenmill.formats.interface import Format
+from tokenmill.formats.item_checks import checked, refuse_lists
+from tokenmill_reader.formats.arrays import whole_values
+from tokenmill_reader.formats.columns import flat_of
+from tokenmill_reader.formats.items import REBUILD, Flat, Shape, segment_ends
+from tokenmill_reader.formats.olmo import DATA, LINES, offsets_of, other_ids, read_flat
+from tokenmill_reader.regular_files import open_regular
 
-_DATA = ".npy"
-_LINES = ".csv.gz"
 _NAMES = ("start", "end", "id", "src", "loc")
 _MEMBER_BYTES = 1 << 22  # of text in a gzip member
 _LEVEL = 3  # 80 MB/s, and no larger than with 6 at 39 MB/s
@@ -49,9 +42,9 @@ _ESCAPE = re.compile(r"\\(?:\\|x([0-9a-f]{2})|u([0-9a-f]{4}))")
 
 @contextmanager
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    path = folder / f"{stem}{_DATA}"
+    path = folder / f"{stem}{DATA}"
     n_items = n_tokens = 0
-    with new_file(path) as put, new_file(folder / f"{stem}{_LINES}") as put_packed, _gzip(put_packed) as put_text:
+    with new_file(path) as put, new_file(folder / f"{stem}{LINES}") as put_packed, _gzip(put_packed) as put_text:
 
         def add(batch: pa.RecordBatch) -> None:
             nonlocal n_items, n_tokens
@@ -73,7 +66,7 @@ def _places(batch: pa.RecordBatch, flat: Flat, n_before: int) -> tuple[pa.Array,
         ids = batch.column("id")
         names = _quoted(ids) if pa.types.is_string(ids.type) else ids
         return names, _quoted(shards.dictionary).take(shards.indices), pc.add(batch.column("row"), 1)
-    _, first = list_values(flat.starts)
+    first = flat.starts.offsets
     n_segments = np.diff(first)
     numbers = np.repeat(np.arange(n_before, n_before + n_segments.size), n_segments)
     segments = np.arange(first[-1]) - np.repeat(first[:-1], n_segments) + 1
@@ -146,13 +139,13 @@ def _gzip(put: Put) -> Iterator[Put]:
 
 
 def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
-    path = folder / f"{stem}{_DATA}"
+    path = folder / f"{stem}{DATA}"
     if shape.length is not None:
-        yield from batches_of(_flat(folder, stem, shape)[0], shape, path)
+        yield from batches_of(read_flat(folder, stem, shape)[0], shape, path)
         return
-    ids = whole_values(path, numpy_type(shape))
+    ids = whole_values(path, shape.ids)
     n_items = 0
-    for found, offsets in _documents(folder / f"{stem}{_LINES}", ids.size, shape, _NAMES):
+    for found, offsets in _documents(folder / f"{stem}{LINES}", ids.size, shape):
         names = found.column("id")
         columns = {
             "id": _replaced(names, r"\\", _unescaped) if shape.has_names else names,
@@ -164,78 +157,28 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
         n_items += found.num_rows
 
 
-def _flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
-    ids = whole_values(folder / f"{stem}{_DATA}", numpy_type(shape))
-    path = folder / f"{stem}{_LINES}"
-    if shape.length is None:
-        ends = [offsets[1:] for _, offsets in _documents(path, ids.size, shape, _NAMES[:2])]
-        return [Flat(ids, np.concatenate([np.zeros(1, np.int64), *ends]))]
-    lines = list(_documents(path, ids.size, shape, ("start", "end", "id", "loc")))
-    begins = np.concatenate([np.empty(0, np.int64), *(offsets[:-1] for _, offsets in lines)])
-    numbers, segments = (
-        np.concatenate([np.empty(0, np.int64), *(found.column(name).to_numpy() for found, _ in lines)])
-        for name in ("id", "loc")
-    )
-    first = np.flatnonzero(segments == 1)
-    n_segments = np.diff(np.append(first, segments.size))
-    wrong = np.ones(segments.size, bool)
-    if first.size and first[0] == 0:
-        expected = np.arange(segments.size) - np.repeat(first, n_segments) + 1
-        wrong = (segments != expected) | (numbers != np.repeat(np.arange(first.size), n_segments))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ValidationError(
-            f"{path}: line {row + 1:,}",
-            f"expected the next segment of a sequence, or the first of the next one; found segment {segments[row]} "
-            f"of {numbers[row]}.",
-            REBUILD,
-        )
-    offsets = np.append(begins[first], np.int64(ids.size))
-    starts = (begins - np.repeat(begins[first], n_segments)).astype(np.int32)
-    list_offsets = pa.array(np.append(first, segments.size).astype(np.int32))
-    list_type = shape.schema.field("starts").type
-    flat = Flat(ids, offsets, pa.ListArray.from_arrays(list_offsets, pa.array(starts), type=list_type))
-    check_segments(flat, shape, path)
-    return [flat]
-
-
-def _documents(
-    path: Path, n_ids: int, shape: Shape, names: Sequence[str]
-) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int64]]]:
-    """The columns of the lines batch by batch, and where the documents or segments begin in the ids, with the end of the last.
+def _documents(path: Path, n_ids: int, shape: Shape) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int64]]]:
+    """The lines batch by batch, and where their documents begin in the ids, with the end of the last.
 
     Raises ValidationError if one does not begin where the last one ended, or the last one does not end with the ids.
     """
     end = n_lines = 0
-    for found in _csv(path, shape, names):
-        begins, ends = found.column("start").to_numpy(), found.column("end").to_numpy()
-        offsets = np.append(np.int64(end), ends)
-        wrong = (begins != offsets[:-1]) | (ends < begins)
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise ValidationError(
-                f"{path}: line {n_lines + row + 1:,}",
-                f"expected a document that begins at {offsets[row]:,}; found {begins[row]:,} to {ends[row]:,}.",
-                REBUILD,
-            )
-        if ends[-1] > n_ids:
+    for found in _csv(path, shape):
+        offsets = offsets_of(found.column("start").to_numpy(), found.column("end").to_numpy(), end, n_lines, path)
+        if offsets[-1] > n_ids:
             break  # before a missing document is read
         yield found, offsets
-        end, n_lines = int(ends[-1]), n_lines + found.num_rows
+        end, n_lines = int(offsets[-1]), n_lines + found.num_rows
     else:
         if end == n_ids:
             return
-    raise ValidationError(
-        path, f"expected lines of {n_ids:,} ids, as {path.name.removesuffix(_LINES)}{_DATA} has; found others.", REBUILD
-    )
+    raise other_ids(path, n_ids)
 
 
-def _csv(path: Path, shape: Shape, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    id_type = pa.string() if shape.has_names and shape.length is None else pa.int64()
+def _csv(path: Path, shape: Shape) -> Iterator[pa.RecordBatch]:
+    id_type = pa.string() if shape.has_names else pa.int64()
     types = dict(zip(_NAMES, (pa.int64(), pa.int64(), id_type, pa.string(), pa.int64()), strict=True))
-    convert = pcsv.ConvertOptions(
-        column_types=types, null_values=[], strings_can_be_null=False, include_columns=list(names)
-    )
+    convert = pcsv.ConvertOptions(column_types=types, null_values=[], strings_can_be_null=False)
     read = pcsv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES, column_names=list(_NAMES))
     try:
         with open(path, "rb", opener=open_regular) as raw, gzip.GzipFile(fileobj=raw) as file:
@@ -255,5 +198,5 @@ def _refusal(shape: Shape, file_bytes: int) -> str | None:
 
 
 OLMO = Format(
-    "olmo", (_DATA, _LINES), _write, _read, _flat, _refusal, has_places=True, keeps_ends=False, needs_end=True
+    "olmo", (DATA, LINES), _write, _read, read_flat, _refusal, has_places=True, keeps_ends=False, needs_end=True
 )

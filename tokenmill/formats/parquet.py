@@ -11,14 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tokenmill.corpus.page_sizes import pages_of
 from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import even_batches
-from tokenmill.formats.interface import Format, Shape
-from tokenmill.formats.item_checks import REBUILD, check_items, checking, columns, named
+from tokenmill.formats.interface import Format
+from tokenmill.formats.item_checks import check_items, checking
 from tokenmill.formats.tokens import schema
-from tokenmill.storage.atomic import naming
-from tokenmill.storage.checked_parquet import parquet_file
+from tokenmill_reader.checked_parquet import parquet_file
+from tokenmill_reader.formats.columns import columns, named
+from tokenmill_reader.formats.items import REBUILD, Shape
+from tokenmill_reader.formats.parquet import reading
+from tokenmill_reader.regular_files import naming
 
 _SUFFIX = ".parquet"
 _GROUP_BYTES_MAX = 1 << 21  # of a row group that is made of several batches
@@ -27,7 +29,6 @@ _PAGE_VALUES = 1 << 18  # integers of a page of lists, 1 MB before compression
 _PIECE_IDS = 1 << 16  # of a row group: pyarrow writes it piece by piece, which is faster than all of it at once
 _GROUPS_MAX = 2**15 - 1  # of a file: the number of a row group has 16 bits
 _N_AHEAD = 2  # row groups that are decoded at the same time: one part of a dataset can keep two cores busy
-_SURPLUS_MAX = 1_000_000  # ids or rows beyond those of the manifest, which are read
 
 
 @contextmanager
@@ -117,7 +118,7 @@ def read_ahead(paths: Sequence[Path]) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 def _n_groups(path: Path) -> int:
     """The number of row groups of a dataset file. Raises ValidationError if it is not such a file."""
-    with _named(path), parquet_file(path) as file:
+    with reading(path), parquet_file(path) as file:
         found = file.schema_arrow
         either = (True, False)
         allowed = [schema(ids, *one) for ids in (pa.uint16(), pa.uint32()) for one in product(either, either)]
@@ -131,46 +132,11 @@ def _n_groups(path: Path) -> int:
         return int(file.num_row_groups)
 
 
-def check_counts(path: Path, n_documents: int, n_tokens: int) -> None:
-    """Raises ValidationError if a dataset file has many more rows or ids than the manifest says, before any of them is decoded: a
-    kilobyte can hold a billion equal ids. The numbers are those of the page headers, which pyarrow goes by. Checks of the rows find
-    and name a few too many."""
-    with _named(path), parquet_file(path) as file, path.open("rb") as pages:
-        found: dict[str, int] = {}
-        for j in range(file.metadata.num_columns):
-            path_in_file = file.metadata.schema.column(j).path
-            for i in range(file.num_row_groups if path_in_file.endswith(".list.element") else 0):
-                of_chunk = pages_of(pages, file.metadata.row_group(i).column(j))
-                n_values = sum(page.n_values for page in of_chunk if not page.is_dictionary)
-                found[path_in_file] = found.get(path_in_file, 0) + n_values
-        n_rows, n_ids = file.metadata.num_rows, max(found.values(), default=0)
-    if (
-        n_rows > n_documents + _SURPLUS_MAX or n_ids > n_tokens + n_documents + _SURPLUS_MAX
-    ):  # an empty list counts as a value
-        raise ValidationError(
-            path,
-            f"expected {n_documents:,} documents with {n_tokens:,} ids, as the manifest says; found {n_rows:,} with "
-            f"{n_ids:,}, which were not loaded.",
-            "Delete the dataset and build it again.",
-        )
-
-
 def _read_group(path: Path, group: int) -> list[pa.RecordBatch]:
-    with _named(path), parquet_file(path) as file:
+    with reading(path), parquet_file(path) as file:
         # verify, whose own threads each read a file, is 1.1 times as fast without pyarrow's; in one thread it is the same.
         batches: list[pa.RecordBatch] = file.read_row_group(group, use_threads=False).to_batches()
         return batches
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Turns errors of reading in the block into ValidationError with the path."""
-    try:
-        yield
-    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
-        raise ValidationError(
-            path, f"cannot be read: {str(error).rstrip('.')}.", "Delete the dataset and build it again."
-        ) from None
 
 
 @contextmanager
@@ -180,7 +146,7 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
     with (
         _row_groups(path, kept) as write,
         even_batches(
-            lambda batch: write([batch]), "input_ids", _GROUP_ROWS_MAX, _GROUP_BYTES_MAX // shape.ids.byte_width
+            lambda batch: write([batch]), "input_ids", _GROUP_ROWS_MAX, _GROUP_BYTES_MAX // shape.ids.itemsize
         ) as put,
     ):
         yield checking(lambda batch: put(batch.select(kept.names)), shape, path)

@@ -11,16 +11,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.errors import ValidationError
-from tokenmill.formats.interface import Shape
-from tokenmill.formats.item_checks import REBUILD, refuse_over_int32
-from tokenmill.formats.tokens import list_of
+from tokenmill.formats.item_checks import refuse_over_int32
+from tokenmill_reader.formats.columns import id_type_of, list_of
+from tokenmill_reader.formats.items import REBUILD, Shape
 
 Mask = npt.NDArray[np.int8]
 
 
 def columns(shape: Shape) -> pa.Schema:
     """The columns that a reader gives; the others follow from these."""
-    fields = [list_of("input_ids", shape.ids), list_of("starts", pa.int32()), list_of("loss_mask", pa.int8())]
+    fields = [list_of("input_ids", id_type_of(shape)), list_of("starts", pa.int32()), list_of("loss_mask", pa.int8())]
     return pa.schema(fields)
 
 

@@ -1,8 +1,9 @@
 """The digest of the code that makes a stage's outputs, so that outputs of other code are never reused.
 
 A stage depends on whole rooms, the folders of tokenmill/ that decide bytes, on its own modules in tokenmill/stages/, whose names
-begin with the stage's, and on a module of config/ that decides bytes. The rest decides how a build runs but not what it makes, so a
-change there makes no output stale. Nor does a mended comment, docstring or test, because the digest is over the code alone.
+begin with the stage's, on a module of config/ that decides bytes, and on what it shares with the reader of datasets. The rest
+decides how a build runs but not what it makes, so a change there makes no output stale. Nor does a mended comment, docstring or
+test, because the digest is over the code alone.
 """
 
 import ast
@@ -36,6 +37,16 @@ MODULES = (
     "config/conversation_template.py",
 )  # it says what a template makes of columns; config/ may not import corpus/ for it
 """The modules of other rooms that decide bytes of every stage."""
+
+_PARQUET_PAGES = ("parquet_pages.py", "thrift.py")
+_ORDER = ("order.py", "splitmix64.py")
+READER = {
+    "count": _PARQUET_PAGES,
+    "train-vocab": _PARQUET_PAGES,
+    "encode": ("formats", *_ORDER, *_PARQUET_PAGES),
+    "validate": ("formats", *_ORDER, *_PARQUET_PAGES),
+}
+"""The rooms and modules of tokenmill_reader, the package beside tokenmill, that decide the bytes of each stage's outputs."""
 
 AFTER_UNITS = {"train-vocab": ("chat",), "validate": ("report",)}
 """Rooms that write outputs of a stage after its units are done: the stage runs again if they change, its units do not."""
@@ -88,9 +99,12 @@ def _digest(stage: str, rooms: Sequence[str], package: Path, versions: Mapping[s
     modules += list((package / "stages").glob(f"{stage.replace('-', '_')}*.py"))
     for room in rooms:
         modules += [path for suffix in _SUFFIXES for path in (package / room).rglob(f"*{suffix}")]
+    reader = package.parent / "tokenmill_reader"
+    for one in READER[stage]:
+        modules += [reader / one] if one.endswith(".py") else list((reader / one).rglob("*.py"))
     for path in sorted(modules):
         content = _code(path).encode()
-        name = path.relative_to(package).as_posix().encode()
+        name = path.relative_to(package.parent).as_posix().encode()
         digest.update(name + b"\0" + len(content).to_bytes(8, "little") + content)
     return digest.hexdigest()
 

@@ -10,7 +10,7 @@ from tokenmill.errors import VersionsError
 from tokenmill.layout import LOCK_FILE, STAGES
 from tokenmill.pipeline.causes import CODE, Cause
 from tokenmill.pipeline.code_digest import libraries, output_digest, output_digest_with
-from tokenmill.storage.atomic import read
+from tokenmill_reader.regular_files import read
 
 _DEPENDENCY = re.compile(rf"\bcode\.({'|'.join(STAGES)})\b")
 

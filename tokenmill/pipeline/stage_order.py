@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tokenmill.layout import STAGES
-from tokenmill.storage.atomic import read
+from tokenmill_reader.regular_files import read
 
 
 def stages_of(root: Path) -> dict[str, list[str]]:

@@ -14,7 +14,7 @@ from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.code_pins import code_changes, pin_code, refuse_other_code
 from tokenmill.pipeline.core_sources import sources_hash
 from tokenmill.pipeline.memory import asked_workers
-from tokenmill.storage.atomic import read
+from tokenmill_reader.regular_files import read
 
 
 def root_of(params_path: Path) -> Path:

@@ -19,8 +19,8 @@ from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.unit_content import content
 from tokenmill.rounds import Round, Rounds, Task, do
-from tokenmill.storage.atomic import naming
 from tokenmill.storage.unit_store import unit_key
+from tokenmill_reader.regular_files import naming
 
 _IDS_FILE = "ids.npy"  # in a unit's folder
 _TEXTS_FILE = "texts.npy"

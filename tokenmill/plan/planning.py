@@ -19,11 +19,11 @@ from tokenmill.plan.estimate import CONFIDENCE, Estimate
 from tokenmill.plan.measuring import take_sample
 from tokenmill.plan.sampling import SampleSize
 from tokenmill.plan.work import StageWork, find_work
-from tokenmill.quantities import size
 from tokenmill.stages.mistakes import find_mistakes, refuse, refuse_mistakes_of
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.writable import may_write
 from tokenmill.versioning.dvc_repository import cache_of
+from tokenmill_reader.quantities import size
 
 _LEARNING_A_BYTE_MAX = 31.0  # of memory for each byte of the distinct pre-tokens: above, train-vocab refuses to begin
 _CGROUP_MEMORY = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")

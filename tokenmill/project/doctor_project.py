@@ -22,9 +22,9 @@ from tokenmill.layout import LOCK_FILE, PARAMS_FILE, STAGES
 from tokenmill.pipeline.dvc_sight import refuse_unseen_parameters
 from tokenmill.project.diagnosis import Diagnosis
 from tokenmill.project.doctor_documents import named_sources
-from tokenmill.quantities import size
 from tokenmill.stages.mistakes import find_mistakes
 from tokenmill.versioning import dvc_repository, dvc_stage, git, leftovers
+from tokenmill_reader.quantities import size
 
 _ANSWER_S_MAX = 2.0
 _PORTS = {"http": 80, "https": 443, "ssh": 22, "webdav": 80, "webdavs": 443}

@@ -33,11 +33,11 @@ from tokenmill.layout import (
     VOCAB_SIZES_DIRECTORY,
 )
 from tokenmill.plan.dry_run import look_at_count, project_now
-from tokenmill.storage.checked_parquet import parquet_file
 from tokenmill.storage.json_files import read_json
-from tokenmill.storage.urls import is_url
 from tokenmill.versioning.dvc_repository import cache_directory, remote_names
 from tokenmill.versioning.git import git
+from tokenmill_reader.checked_parquet import parquet_file
+from tokenmill_reader.urls import is_url
 
 _UNITS = f"{SCRATCH_DIRECTORY}/units"
 _MD5 = re.compile(r"md5: ([0-9a-f]{32}(?:\.dir)?)")

@@ -1,1 +1,1 @@
-"""Token datasets read for a training job: items of one split in one order, shared by ranks."""
+"""The place where the reader was before it became the package tokenmill_reader."""

@@ -22,7 +22,6 @@ from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY
 from tokenmill.report import sample as sampling
 from tokenmill.report.bigram import Bigram, bigram
 from tokenmill.report.conversations import conversations_of
-from tokenmill.report.file_sets import mixture_of, packing_of, sets_of
 from tokenmill.report.groups import Measured, MeasuredGroups, measure, scripts_of, words_of
 from tokenmill.report.health import health_of
 from tokenmill.report.measures import by_vocab_size, gini, lengths, ranks, renyi_efficiency
@@ -30,8 +29,10 @@ from tokenmill.report.panel import panel_of
 from tokenmill.report.references import load_references
 from tokenmill.report.sample import ROOT_SOURCE, DocumentSample
 from tokenmill.report.totals import Tables, read_tables
-from tokenmill.storage.checked_parquet import read_table
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.checked_parquet import read_table
+from tokenmill_reader.file_sets import mixture_of, packing_of, sets_of
+from tokenmill_reader.manifest import MANIFEST_FILE, manifest_of
 
 OWN = "this build"
 """The label of the build's own tokenizer among the references."""
@@ -90,6 +91,9 @@ def collect(checked: Reported, params: Validate) -> dict[str, Any]:
         "special_texts": sum(n for of in special_texts.values() for n in of.values()),
         **({} if conversations is None else {"trained_share": conversations["trained_share"]}),
     }
+    arranged = manifest_of(
+        manifest.model_dump(mode="json", exclude={"shards", "inputs"}) | {"shards": [], "inputs": []}, MANIFEST_FILE
+    )
     found: dict[str, Any] = _rounded(
         {
             **_summary(checked),
@@ -104,9 +108,9 @@ def collect(checked: Reported, params: Validate) -> dict[str, Any]:
             "vocabulary": vocabulary,
             "lengths": None if tables is None else lengths(tables.lengths, tables.n_documents),
             "special_texts": special_texts,
-            "sets": sets_of(manifest),
-            "mixture": mixture_of(manifest),
-            "packing": packing_of(manifest),
+            "sets": sets_of(arranged),
+            "mixture": mixture_of(arranged),
+            "packing": packing_of(arranged),
             "conversations": conversations,
             "quarantine": _quarantined(root / QUARANTINE_DIRECTORY / QUARANTINE_FILE),
             "panel": panel_of(tokenizer, references),

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
-from tokenmill.storage.checked_parquet import parquet_file
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.checked_parquet import parquet_file
 
 SEED = 0
 N_SAMPLES = 10

@@ -115,8 +115,8 @@ def _template() -> "Template":
     """The template of the page. It escapes values, and shows control characters as their codes."""
     from jinja2 import Environment, FileSystemLoader
 
-    from tokenmill.quantities import size
-    from tokenmill.report.file_sets import words_of_weight
+    from tokenmill_reader.file_sets import words_of_weight
+    from tokenmill_reader.quantities import size
 
     jinja = Environment(
         loader=FileSystemLoader(Path(__file__).parent),

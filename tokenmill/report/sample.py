@@ -19,7 +19,7 @@ from tokenmill.corpus.reader import read_batches
 from tokenmill.corpus.units import Piece, Unit, source_name
 from tokenmill.errors import CorpusError, DamagedError, ParamsError
 from tokenmill.report.bigram import SampleIds
-from tokenmill.storage.checked_parquet import parquet_file
+from tokenmill_reader.checked_parquet import parquet_file
 
 SEED = 1
 TEXT_BYTES_MAX = 2 << 20

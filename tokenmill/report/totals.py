@@ -7,7 +7,7 @@ import numpy as np
 
 from tokenmill.dataset.tables import DOCUMENTS_FILE, TOKENS_PER_ID_FILE
 from tokenmill.report.measures import Counts
-from tokenmill.storage.checked_parquet import parquet_file, read_table
+from tokenmill_reader.checked_parquet import parquet_file, read_table
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from tokenmill.counts.counter import Counter
 from tokenmill.counts.table import write_batches
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.unit_content import content
-from tokenmill.quantities import size
 from tokenmill.rounds import Task
 from tokenmill.stages.count_sums import SCRATCH_PREFIX, part_name
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
+from tokenmill_reader.quantities import size
 
 _ONE = Fraction(1)
 

@@ -27,10 +27,11 @@ from tokenmill.stages.encode_manifest import origin_of, reading_of, source_entri
 from tokenmill.stages.encode_sets import WrittenSets, write_blends, write_sets
 from tokenmill.stages.encode_units import EncodeTask
 from tokenmill.stages.encoder import Encoder, special_id
-from tokenmill.storage.atomic import sha256_file, write_directory
+from tokenmill.storage.atomic import write_directory
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import Done
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.regular_files import sha256_file
 
 
 class EncodedCorpus(NamedTuple):

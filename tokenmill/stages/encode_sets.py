@@ -13,13 +13,15 @@ from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, Items, Set
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import blends_of
 from tokenmill.formats.by_name import SET_FORMATS
-from tokenmill.formats.interface import Format, Shape
+from tokenmill.formats.interface import Format
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.project import Project
 from tokenmill.rounds import Round, Rounds, Task, do
-from tokenmill.storage.atomic import flush, sha256_file, write_atomic
+from tokenmill.storage.atomic import flush, write_atomic
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import Done
+from tokenmill_reader.formats.items import Shape
+from tokenmill_reader.regular_files import sha256_file
 
 _STEM = "items"  # the stem of a part's file names in the unit store
 

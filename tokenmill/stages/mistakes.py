@@ -25,8 +25,6 @@ from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_m
 from tokenmill.file_sets.arrangement import one_file_stem
 from tokenmill.file_sets.planned import documents_shape, shape_of
 from tokenmill.formats.by_name import SET_FORMATS
-from tokenmill.formats.interface import Shape
-from tokenmill.formats.tokens import id_type
 from tokenmill.layout import PARAMS_FILE, STAGES, TOKENIZER_DIRECTORY
 from tokenmill.pipeline.alone import under_dvc
 from tokenmill.pipeline.build import Build
@@ -46,6 +44,7 @@ from tokenmill.training.bpe import Goal, extend, learn
 from tokenmill.versioning import dvc_stage
 from tokenmill.versioning.dvc_files import Known
 from tokenmill.versioning.import_tokenizer import look_at
+from tokenmill_reader.formats.items import Shape
 
 
 class Mistakes(NamedTuple):
@@ -197,9 +196,9 @@ def _check_encode(params: Params, tokenizer: Tokenizer) -> None:
 
 
 def _as_learned(shape: Shape, asked: TrainVocab) -> Shape:
-    """The shape with the id type and largest id of a tokenizer of the requested size."""
+    """The shape with the largest id of a tokenizer of the requested size."""
     id_max = ceil(asked.vocab_size / asked.pad_vocab_to) * asked.pad_vocab_to - 1
-    return replace(shape, ids=id_type(id_max), id_max=id_max)
+    return replace(shape, id_max=id_max)
 
 
 def _refuse_equal_files(params: Params) -> None:

@@ -15,11 +15,11 @@ from tokenmill.layout import CHECKPOINT_DIRECTORY
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.memory import Memory
 from tokenmill.rounds import Task
-from tokenmill.storage.atomic import sha256_file
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import Goal, Running, extend, learn
 from tokenmill.training.checkpoint import Checkpoint
+from tokenmill_reader.regular_files import sha256_file
 
 
 class LearnFacts(msgspec.Struct, frozen=True):

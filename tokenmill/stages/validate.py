@@ -11,7 +11,7 @@ from tokenmill.checks.dataset_checks import Checked, wrong_identity, wrong_manif
 from tokenmill.checks.dropped_checks import dropped_documents
 from tokenmill.checks.file_checks import DocumentRules, DocumentsFile, FileFacts, FileTask, check_sums, judges_of
 from tokenmill.checks.findings import Finding, NotChecked, in_manifest, raise_first
-from tokenmill.checks.manifest_checks import files_below, wrong_inputs, wrong_sources
+from tokenmill.checks.manifest_checks import wrong_inputs, wrong_sources
 from tokenmill.checks.row_checks import n_sampled
 from tokenmill.checks.set_checks import SetPartFacts, SetStore
 from tokenmill.checks.subject import NO_DROP, Inputs, RightFile, Subject
@@ -40,6 +40,7 @@ from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import Done, unit_key
 from tokenmill.summary import StageSummary
 from tokenmill.versioning.published_report import published_report
+from tokenmill_reader.copy_check import files_below
 
 _SEED = 0
 

@@ -18,20 +18,12 @@ from typing import TypeVar
 
 from tokenmill.errors import StorageError
 from tokenmill.storage import objects
-from tokenmill.storage.atomic import (
-    flush,
-    is_left_over,
-    make_folder,
-    open_regular,
-    partial_path,
-    raise_it,
-    read,
-    sha256_file,
-    write_atomic,
-)
+from tokenmill.storage.atomic import flush, is_left_over, make_folder, partial_path, raise_it, write_atomic
 from tokenmill.storage.links import NO_LINK
 from tokenmill.storage.object_file import BLOCK_BYTES, ObjectFile
-from tokenmill.storage.urls import StoredObject, is_url, local_path, place
+from tokenmill.storage.urls import StoredObject
+from tokenmill_reader.regular_files import open_regular, read, sha256_file
+from tokenmill_reader.urls import is_url, local_path, place
 
 A = TypeVar("A")
 B = TypeVar("B")

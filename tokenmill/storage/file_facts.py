@@ -11,9 +11,10 @@ import msgspec
 
 from tokenmill.errors import CorpusError
 from tokenmill.layout import SCRATCH_DIRECTORY
-from tokenmill.storage.atomic import read, write_atomic
+from tokenmill.storage.atomic import write_atomic
 from tokenmill.storage.urls import StoredObject
 from tokenmill.storage.writable import may_write
+from tokenmill_reader.regular_files import read
 
 T = TypeVar("T")
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from tokenmill.errors import PassingError, StorageError, TokenmillError
 from tokenmill.storage.object_errors import gone
-from tokenmill.storage.urls import StoredObject, place
+from tokenmill.storage.urls import StoredObject
+from tokenmill_reader.urls import place
 
 _PASSING_STATUS = (408, 429, 500, 502, 503, 504)
 _N_RETRIES = 2

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tokenmill.storage.atomic import read
+from tokenmill_reader.regular_files import read
 
 
 def read_json(path: Path) -> Any:

@@ -7,8 +7,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tokenmill.storage.atomic import flush, naming
+from tokenmill.storage.atomic import flush
 from tokenmill.storage.writable import may_write
+from tokenmill_reader.regular_files import naming
 
 _CLONE = 0x40049409  # FICLONE of linux/fs.h: a copy that shares its blocks until either file is written to
 _NO_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)

@@ -13,7 +13,7 @@ from pathlib import Path
 from tokenmill.console import say
 from tokenmill.errors import BusyError
 from tokenmill.layout import SCRATCH_DIRECTORY
-from tokenmill.storage.atomic import naming
+from tokenmill_reader.regular_files import naming
 
 _held: set[Path] = set()  # lets a nested build pass: the command holds the lock when its flow asks for it
 

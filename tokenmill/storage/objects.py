@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.errors import CorpusError
-from tokenmill.storage.atomic import READ_BYTES_MAX, words_of_large
 from tokenmill.storage.object_clients import client
 from tokenmill.storage.object_errors import changed, storage_error
-from tokenmill.storage.urls import StoredObject, place
+from tokenmill.storage.urls import StoredObject
+from tokenmill_reader.regular_files import READ_BYTES_MAX, words_of_large
+from tokenmill_reader.urls import place
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tokenmill.storage.atomic import naming, remove_tree
+from tokenmill.storage.atomic import remove_tree
+from tokenmill_reader.regular_files import naming
 
 
 @contextmanager

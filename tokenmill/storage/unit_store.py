@@ -16,8 +16,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from tokenmill.layout import SCRATCH_DIRECTORY
-from tokenmill.storage.atomic import flush, make_folder, naming, partial_path, read, sha256_file
+from tokenmill.storage.atomic import flush, make_folder, partial_path
 from tokenmill.storage.writable import may_write
+from tokenmill_reader.regular_files import naming, read, sha256_file
 
 T = TypeVar("T")
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tokenmill.errors import TokenizerError
-from tokenmill.storage.atomic import read, remove_tree, write_atomic
+from tokenmill.storage.atomic import remove_tree, write_atomic
 from tokenmill.tokenizer.formats.folder import names_in
 from tokenmill.tokenizer.formats.named_tokens import CONFIG_FILE
 from tokenmill.tokenizer.formats.strict_json import object_of
+from tokenmill_reader.regular_files import read
 
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
 _MORE, _SUFFIX = "additional_chat_templates", ".jinja"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenmill.storage.atomic import naming, read, remove_tree, write_atomic, write_directory
+from tokenmill.storage.atomic import remove_tree, write_atomic, write_directory
+from tokenmill_reader.regular_files import naming, read
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,8 @@ from typing import Any
 
 from dvc_objects.fs.local import FsspecLocalFileSystem, LocalFileSystem
 
-from tokenmill.storage.atomic import open_regular, open_small, raise_it
+from tokenmill.storage.atomic import raise_it
+from tokenmill_reader.regular_files import open_regular, open_small
 
 
 class _ProjectFiles(FsspecLocalFileSystem):

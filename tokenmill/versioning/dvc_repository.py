@@ -20,11 +20,11 @@ from typing import Any
 
 from tokenmill.console import console, say
 from tokenmill.errors import VersionsError, room
-from tokenmill.storage.atomic import naming, read
 from tokenmill.storage.links import has_clones
 from tokenmill.storage.writable import may_write
 from tokenmill.versioning import leftovers
 from tokenmill.versioning.dvc_patches import patched
+from tokenmill_reader.regular_files import naming, read
 
 _SITE_CACHE = Path(".dvc/tmp/site-cache")
 _RWLOCK = "rwlock"

@@ -17,13 +17,14 @@ from tokenmill.console import say
 from tokenmill.errors import TokenizerError, VersionsError
 from tokenmill.layout import LOCK_FILE, TOKENIZER_DIRECTORY
 from tokenmill.storage.anywhere import files_below
-from tokenmill.storage.atomic import read, sha256_directory, sha256_file, write_atomic, write_directory
+from tokenmill.storage.atomic import sha256_directory, write_atomic, write_directory
 from tokenmill.tokenizer.chat_files import DEFAULT, chat_of, copy_chat_files
 from tokenmill.tokenizer.formats.files import file_of
 from tokenmill.tokenizer.formats.folder import FOLDER_FILES, changes, content_of, with_folder
 from tokenmill.tokenizer.formats.schema import read_document
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning.registry import Reference, Version, fetch_tokenizer, find_version
+from tokenmill_reader.regular_files import read, sha256_file
 
 
 def pin_if_new(root: Path, asked: TokenizerSource) -> Pin:

@@ -19,8 +19,8 @@ from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, parse_manifest
 from tokenmill.errors import CorpusError, PassingError, ValidationError
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.storage import anywhere
-from tokenmill.storage.atomic import sha256_file
 from tokenmill.storage.json_files import parse_json
+from tokenmill_reader.regular_files import sha256_file
 
 TOKENS = Path(TOKENS_DIRECTORY).name
 TABLES = Path(TABLES_DIRECTORY).name

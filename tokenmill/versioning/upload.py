@@ -15,7 +15,7 @@ from tokenmill.dataset.manifest import MANIFEST_FILE, parse_manifest, read_manif
 from tokenmill.errors import CorpusError, PassingError, StorageError, ValidationError, VersionsError
 from tokenmill.layout import DVC_LOCK_FILE, TOKENS_DIRECTORY, UPLOADS_FILE
 from tokenmill.storage import anywhere
-from tokenmill.storage.atomic import read, sha256_file, write_atomic
+from tokenmill.storage.atomic import write_atomic
 from tokenmill.storage.json_files import read_json
 from tokenmill.storage.retries import with_patience
 from tokenmill.storage.urls import StoredObject
@@ -31,6 +31,7 @@ from tokenmill.versioning.stored import (
     manifest_content,
     named_files,
 )
+from tokenmill_reader.regular_files import read, sha256_file
 
 _N_SENT_AT_ONCE = 4  # each has up to four parts of 16 MiB in memory
 

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from tokenmill.errors import TokenizerError
-from tokenmill.storage.atomic import read
 from tokenmill.storage.pointers import words_of_pointer
 from tokenmill.tokenizer.formats.strict_json import parse
+from tokenmill_reader.regular_files import read
 
 _CODE = ("tokenizer.py", "tokenization*.py", "tokenizer*.pkl", "tokenizer*.pickle")
 _CONFIG = "tokenizer_config.json"

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tokenmill.errors import TokenizerError, shown
-from tokenmill.storage.atomic import read
 from tokenmill.storage.json_files import parse_json
 from tokenmill.storage.pointers import words_of_pointer
+from tokenmill_reader.regular_files import read
 
 _DEPTH_MAX = 64
 

@@ -1,20 +1,25 @@
 """The kinds of items of a dataset: documents, packed sequences, or windows over the concatenated ids."""
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
-from tokenmill.errors import ValidationError
-from tokenmill.formats.index import INDEX_FORMAT, PIECES
-from tokenmill.formats.interface import Shape
-from tokenmill.reader.blocks import Blocks, Longs, Starts, joined
-from tokenmill.reader.boundaries import NO_LABEL, Labels, labels
-from tokenmill.reader.open_parts import Ids, Mask, Place
+from tokenmill_reader.blocks import Blocks, joined
+from tokenmill_reader.boundaries import NO_LABEL, labels
+from tokenmill_reader.errors import ValidationError
+from tokenmill_reader.formats.table import PARQUET_SUFFIX
+from tokenmill_reader.open_parts import Place
+from tokenmill_reader.pyarrow_needed import need_pyarrow
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tokenmill_reader.array_types import Ids, Labels, Longs, Mask, Starts
 
 
 def _without_starts(mask: Mask, starts: Starts) -> Mask:
@@ -85,7 +90,8 @@ class Rows:
         """See Documents."""
         block, i = self._blocks.find(i)
         assert block.starts is not None
-        found: Starts = block.starts[i].values.to_numpy()
+        offsets = block.starts.offsets
+        found: Starts = block.starts.values[offsets[i] : offsets[i + 1]]
         return found
 
     def loss_mask(self, i: int) -> Mask:
@@ -125,11 +131,11 @@ class _Pieces(NamedTuple):
 
 class Indexed:
     """Packed sequences that an index makes from documents. `index`: its files, each with the number of the part that it calls 0.
-    `shape`: the shape of the documents. A file is read whole when it is first needed, and needs 16 bytes of memory for each
+    A file is read whole when it is first needed, and needs 16 bytes of memory for each
     piece."""
 
-    def __init__(self, blocks: Blocks, index: Sequence[tuple[Place, int]], shape: Shape) -> None:
-        self._blocks, self._index, self._shape = blocks, index, shape
+    def __init__(self, blocks: Blocks, index: Sequence[tuple[Place, int]]) -> None:
+        self._blocks, self._index = blocks, index
         *self._first_items, self._n_items = accumulate((place.n_items for place, _ in index), initial=0)
         self._read: dict[int, _Pieces] = {}
 
@@ -175,24 +181,25 @@ class Indexed:
         return pieces, pieces.bounds.item(i), pieces.bounds.item(i + 1)
 
     def _read_pieces(self, place: Place, first_part: int) -> _Pieces:
-        batch = pa.Table.from_batches(INDEX_FORMAT.read(place.folder, place.stem, self._shape)).combine_chunks()
-        part, row, start, n_tokens = (
-            batch[name].combine_chunks().flatten().to_numpy().astype(np.int32) for name in PIECES
-        )
+        path = place.folder / f"{place.stem}{PARQUET_SUFFIX}"
+        need_pyarrow(path)
+        from tokenmill_reader.formats.index import read_index_file
+
+        bounds, columns = read_index_file(path)
+        part, row, start, n_tokens = (one.astype(np.int32) for one in columns)
         part += first_part
-        lengths = batch["part"].combine_chunks().value_lengths().to_numpy()
         n_items = np.array(self._blocks.n_items_of_part)
-        if len(lengths) != place.n_items or (part >= len(n_items)).any() or (row >= n_items[part]).any():
+        if len(bounds) - 1 != place.n_items or (part >= len(n_items)).any() or (row >= n_items[part]).any():
             raise ValidationError(
-                f"{place.folder / place.stem}.parquet",
+                path,
                 f"expected {place.n_items:,} sequences of documents that are there; found others.",
                 "Run `tokenmill verify`, and `tokenmill build --force` to make the dataset again.",
             )
-        return _Pieces(part, row, start, n_tokens, np.append(0, np.cumsum(lengths, dtype=np.int64)))
+        return _Pieces(part, row, start, n_tokens, bounds)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_read": {}}
 
 
-View = Documents | Windows | Rows | Indexed
+View = Union[Documents, Windows, Rows, Indexed]
 """The kinds of items that a reader can give."""

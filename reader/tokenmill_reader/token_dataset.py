@@ -1,22 +1,26 @@
 """Reads a token dataset for a training job: documents, packed sequences or windows, in the order of the files or shuffled."""
 
+from __future__ import annotations
+
 import operator
 from collections.abc import Iterator, Sequence
 from os import PathLike, fspath
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from tokenmill.dataset.manifest import Manifest
-from tokenmill.errors import ParamsError
-from tokenmill.file_sets.order import Order, order_key
-from tokenmill.reader.blocks import Blocks, Longs, Starts
-from tokenmill.reader.boundaries import Labels, labels
-from tokenmill.reader.files import DatasetFiles, find_files
-from tokenmill.reader.open_parts import Ids, Mask
-from tokenmill.reader.rank_iterator import RankIterator
-from tokenmill.reader.views import Documents, Indexed, Rows, View, Windows
-from tokenmill.storage.urls import dataset_folder
+from tokenmill_reader.blocks import Blocks
+from tokenmill_reader.boundaries import labels
+from tokenmill_reader.dataset_files import DatasetFiles, find_files
+from tokenmill_reader.errors import ParamsError
+from tokenmill_reader.manifest import Manifest
+from tokenmill_reader.order import Order, order_key
+from tokenmill_reader.rank_iterator import RankIterator
+from tokenmill_reader.urls import dataset_folder
+from tokenmill_reader.views import Documents, Indexed, Rows, View, Windows
+
+if TYPE_CHECKING:
+    from tokenmill_reader.array_types import Ids, Labels, Longs, Mask, Starts
 
 _AT_ONCE = 256  # items that an iteration looks up at once
 _POSITIONS = 1 << 12  # of an order that are computed at once: 1 ms, and 32 kB
@@ -45,7 +49,7 @@ class TokenDataset:
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest of the whole dataset."""
+        """What the manifest of the whole dataset says."""
         return self._files.manifest
 
     @property
@@ -96,7 +100,7 @@ class TokenDataset:
 
     def starts(self, index: int) -> Starts:
         """Where documents begin in an item: int32, positions in it, rising. The first is 0, whether a document begins there or goes
-        on. tokenmill.reader.boundaries makes position ids, cumulative lengths and labels of them."""
+        on. tokenmill_reader.boundaries makes position ids, cumulative lengths and labels of them."""
         return self._view.starts(self._number(index))
 
     def labels(self, index: int) -> Labels:
@@ -119,7 +123,7 @@ class TokenDataset:
             )
         return self._view.loss_mask(self._number(index))
 
-    def sequences(self, length: int) -> "TokenDataset":
+    def sequences(self, length: int) -> TokenDataset:
         """All documents back to back in the order of the dataset, in sequences of `length` ids each. The ids at the end that do not
         fill a sequence are in none. A sequence is a copy only where it goes over the end of a file. Raises ParamsError if the items
         are no documents: those of a dataset that was built with `encode.pack` are packed sequences already."""
@@ -128,7 +132,7 @@ class TokenDataset:
             raise ParamsError("sequences: length", f"expected 1 or more; found {length}.")
         return TokenDataset(self._files, Windows(blocks, length), "windows", length)
 
-    def packed(self) -> "TokenDataset":
+    def packed(self) -> TokenDataset:
         """The packed sequences of a dataset that was built with `encode.pack.output: index`. Files of the index are read when they
         are needed, and keep 16 bytes of memory for each piece of a document. Raises ParamsError if there is no index."""
         blocks = self._blocks("packed")
@@ -137,11 +141,9 @@ class TokenDataset:
             raise ParamsError(
                 "packed", "expected a dataset with an index; found none.", "Build with encode.pack.output: index."
             )
-        return TokenDataset(
-            self._files, Indexed(blocks, self._files.index_files, self._files.shape), "sequences", pack.length
-        )
+        return TokenDataset(self._files, Indexed(blocks, self._files.index_files), "sequences", pack.length)
 
-    def shuffle(self, seed: int, epoch: int = 0) -> "TokenDataset":
+    def shuffle(self, seed: int, epoch: int = 0) -> TokenDataset:
         """A dataset of the same items in an order that is a function of the dataset's tokens, `seed`, `epoch`, the split, and the
         length of `sequences`. It needs no memory for the order. Shuffled documents have the order that a build with
         `encode.shuffle` writes. Raises ParamsError if the items are shuffled by this already."""
@@ -153,7 +155,7 @@ class TokenDataset:
             raise ParamsError("shuffle", f"expected a seed and an epoch from 0 to 2^63 - 1; found {seed} and {epoch}.")
         return TokenDataset(self._files, self._view, self._kind, self._length, seed, epoch)
 
-    def at_epoch(self, epoch: int) -> "TokenDataset":
+    def at_epoch(self, epoch: int) -> TokenDataset:
         """A dataset of the same items in the order of another epoch, if they are shuffled. Raises ParamsError if each epoch has
         files of its own, which `open` takes by `epoch`."""
         files = self._files.manifest.files

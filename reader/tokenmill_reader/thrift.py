@@ -1,8 +1,11 @@
 """Reads values of Thrift's compact protocol, in which Parquet writes its headers and footers."""
 
+from __future__ import annotations
+
 from typing import IO, Any
 
 _DEPTH_MAX = 16
+_SKIPPED = {1: 0, 2: 0, 3: 1, 7: 8}  # the bytes of values whose content nobody needs: booleans, bytes, doubles
 
 
 def read_struct(data: IO[bytes], depth: int = 0) -> dict[int, Any]:
@@ -19,25 +22,19 @@ def read_struct(data: IO[bytes], depth: int = 0) -> dict[int, Any]:
 
 
 def _value(data: IO[bytes], kind: int, depth: int) -> Any:
-    match kind:
-        case 1 | 2:
-            return None
-        case 3:
-            _bytes(data, 1)
-        case 4 | 5 | 6:
-            return _zigzag(data)
-        case 7:
-            _bytes(data, 8)
-        case 8:
-            return _bytes(data, read_varint(data))
-        case 9 | 10:
-            head = _bytes(data, 1)[0]
-            n = read_varint(data) if head >> 4 == 15 else head >> 4
-            return [_value(data, 3 if head & 15 in (1, 2) else head & 15, depth + 1) for _ in range(n)]
-        case 12:
-            return read_struct(data, depth + 1)
-        case _:
-            raise ValueError
+    if kind in (4, 5, 6):
+        return _zigzag(data)
+    if kind == 8:
+        return _bytes(data, read_varint(data))
+    if kind in (9, 10):
+        head = _bytes(data, 1)[0]
+        n = read_varint(data) if head >> 4 == 15 else head >> 4
+        return [_value(data, 3 if head & 15 in (1, 2) else head & 15, depth + 1) for _ in range(n)]
+    if kind == 12:
+        return read_struct(data, depth + 1)
+    if kind not in _SKIPPED:
+        raise ValueError
+    _bytes(data, _SKIPPED[kind])
     return None
 
 

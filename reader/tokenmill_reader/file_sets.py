@@ -1,12 +1,13 @@
-"""Reports on the file sets of a dataset: their contents, packing and mixture."""
+"""Describes the file sets of a dataset: their files, the mixture of sources, and the packing."""
+
+from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, Optional
 
-from tokenmill.dataset.entries import SourceEntry
-from tokenmill.dataset.manifest import Manifest
+from tokenmill_reader.manifest import Manifest, Source
 
 
 def sets_of(manifest: Manifest) -> list[dict[str, Any]]:
@@ -42,7 +43,7 @@ def mixture_of(manifest: Manifest) -> list[dict[str, Any]]:
     """A record for each split and named source: the requested `weight` (null except in the first split, the only mixed one), the
     resulting `epochs`, documents, tokens, and their `share` of the split's tokens."""
     weights = {one.name: asked_weight(one) for one in manifest.sources}
-    tokens: Counter[str | None] = Counter()
+    tokens: Counter[Optional[str]] = Counter()
     for one in manifest.mixture:
         tokens[one.split] += one.n_tokens
     return [
@@ -59,7 +60,7 @@ def mixture_of(manifest: Manifest) -> list[dict[str, Any]]:
     ]
 
 
-def asked_weight(source: SourceEntry) -> dict[str, float | None]:
+def asked_weight(source: Source) -> dict[str, float | None]:
     """The requested weight: a number of `epochs`, or a budget of `tokens`."""
     return {"epochs": source.epochs} if source.tokens is None else {"tokens": source.tokens}
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenmill.file_sets.order import Order, order_key
+from tokenmill_reader.order import Order, order_key
 
 _MASK = (1 << 64) - 1
 

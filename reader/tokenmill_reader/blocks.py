@@ -1,17 +1,19 @@
 """All ids of a dataset as one row of items: found by item or by token, in whatever blocks of whatever files they are."""
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
-from typing import Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tokenmill.reader.open_parts import Block, Ids, Mask, OpenPart, Parts
+from tokenmill_reader.open_parts import Block, OpenPart, Parts
 
-Longs = npt.NDArray[np.int64]
-Starts = npt.NDArray[np.int32]
+if TYPE_CHECKING:
+    from tokenmill_reader.array_types import Ids, Longs, Mask, Starts
+
 
 _PER_BLOCK_MIN = 16  # items of a block; fewer are found faster one by one
 
@@ -62,7 +64,7 @@ class Blocks:
         for part, in_part in _groups(np.searchsorted(self._first_items, indexes, side="right") - 1):
             opened = self._opened.get(part) or self._open(part)
             if self._are_mapped and len(in_part) < _PER_BLOCK_MIN * len(opened.first_items):
-                for i, index in zip(in_part.tolist(), indexes[in_part].tolist(), strict=True):
+                for i, index in zip(in_part.tolist(), indexes[in_part].tolist()):
                     found[i] = self.item(index)
                 continue
             local = indexes[in_part] - self._first_items[part]
@@ -70,7 +72,7 @@ class Blocks:
                 block = opened.load(number)
                 rows = local[in_block] - opened.first_items[number]
                 starts, stops = block.offsets[rows].tolist(), block.offsets[rows + 1].tolist()
-                for i, start, stop in zip(in_part[in_block].tolist(), starts, stops, strict=True):
+                for i, start, stop in zip(in_part[in_block].tolist(), starts, stops):
                     ids = block.ids[start:stop]
                     found[i] = ids if self._are_mapped else joined([ids])
         return found
@@ -145,5 +147,5 @@ def _groups(numbers: Longs) -> Iterator[tuple[int, Longs]]:
     """Each number that is there, with the positions where it is."""
     order = np.argsort(numbers, kind="stable")
     values, firsts = np.unique(numbers[order], return_index=True)
-    for value, (start, stop) in zip(values.tolist(), pairwise([*firsts.tolist(), len(order)]), strict=True):
+    for value, start, stop in zip(values.tolist(), firsts.tolist(), [*firsts[1:].tolist(), len(order)]):
         yield value, order[start:stop]

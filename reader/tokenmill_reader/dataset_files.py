@@ -1,25 +1,20 @@
 """Finds the files of a dataset that a reader asks for: those of one split in one format, as the manifest names them."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple, Optional, Union
 
-from tokenmill.checks.findings import raise_first
-from tokenmill.checks.manifest_checks import wrong_names
-from tokenmill.dataset.entries import Files, FileSet
-from tokenmill.dataset.manifest import Manifest, read_manifest
-from tokenmill.errors import ParamsError, ValidationError, did_you_mean
-from tokenmill.formats.by_name import SET_FORMATS
-from tokenmill.formats.index import INDEX_FORMAT
-from tokenmill.formats.interface import Format, Shape
-from tokenmill.formats.tokens import id_type
-from tokenmill.reader.open_parts import FlatParts, ParquetParts, Parts, Place
-
-READ_FORMATS = ("arrow", "megatron", "datatrove", "olmo", "nanogpt", "parquet")
-"""The formats that can be opened, the first choice first."""
+from tokenmill_reader.errors import ParamsError, ValidationError, did_you_mean
+from tokenmill_reader.formats.items import Shape
+from tokenmill_reader.formats.table import INDEX_NAME, PARQUET_SUFFIX, READ_FORMATS
+from tokenmill_reader.manifest import FileSet, Manifest, read_manifest, refuse_wrong_names
+from tokenmill_reader.open_parts import FlatParts, Parts, Place
+from tokenmill_reader.pyarrow_needed import has_pyarrow, need_pyarrow
 
 _ADVICE = "Copy it again, or run `tokenmill verify` to see what else differs and `tokenmill build` to make it again."
 
@@ -32,8 +27,8 @@ class DatasetFiles(NamedTuple):
     for split, source and epoch."""
 
     manifest: Manifest
-    split: str | None
-    source: str | None
+    split: Optional[str]
+    source: Optional[str]
     format: str
     epoch: int
     shape: Shape
@@ -47,7 +42,7 @@ def find_files(folder: Path, split: str | None, source: str | None, format: str 
     """The files of a dataset that were asked for. Raises ValidationError if the manifest cannot be read, or if a file is missing or
     has another size than it says; and ParamsError if there is no such split, source, format or epoch."""
     manifest = read_manifest(folder)
-    raise_first(wrong_names(manifest), str(folder))
+    refuse_wrong_names(manifest, folder)
     splits = list(manifest.files.splits) if manifest.files else []
     if split is None and splits:
         raise ParamsError(
@@ -73,23 +68,23 @@ def find_files(folder: Path, split: str | None, source: str | None, format: str 
             "Add one to encode.formats and build, or read these with their own tool.",
         )
     _expect_one_of(folder, "format", format, formats, has_default=True)
-    format = format or formats[0]
-    of_format, of_index = ([one for one in sets if one.format == name] for name in (format, INDEX_FORMAT.name))
+    format = format or _first_choice(formats, _shape(manifest))
+    of_format, of_index = ([one for one in sets if one.format == name] for name in (format, INDEX_NAME))
     _expect_one_of(folder, "epoch", epoch, list(dict.fromkeys(one.epoch or 0 for one in of_index or of_format)) or [0])
     places: list[Place] = []
     index: list[tuple[Place, int]] = []
     for one in of_format:
         if of_index:  # documents in the order of the dataset, for all epochs
             indexes = [i for i in of_index if i.source == one.source and (i.epoch or 0) == epoch]
-            index += [(place, len(places)) for i in indexes for place in _places(folder, i, INDEX_FORMAT)]
+            index += [(place, len(places)) for i in indexes for place in _places(folder, i, PARQUET_SUFFIX)]
         elif (one.epoch or 0) != epoch:
             continue
-        places += _places(folder, one, SET_FORMATS[format])
+        places += _places(folder, one, READ_FORMATS[format].suffix)
     if not of_format:
         places = _places_of_documents(folder, manifest)
     shape = _shape(manifest)
-    is_flat = of_format and SET_FORMATS[format].flat is not None
-    parts: Parts = FlatParts(format, places, shape) if is_flat else ParquetParts(places, manifest.has_mask)
+    is_flat = of_format and READ_FORMATS[format].flat is not None
+    parts = FlatParts(format, places, shape) if is_flat else _parquet_parts(folder, places, manifest.has_mask)
     tokens = manifest.tokens_digest()
     digest = _digest(manifest, tokens)
     return DatasetFiles(manifest, split, source, format, epoch, shape, parts, index, tokens, digest)
@@ -97,17 +92,12 @@ def find_files(folder: Path, split: str | None, source: str | None, format: str 
 
 def _formats_of(manifest: Manifest, sets: Iterable[FileSet]) -> list[str]:
     """The formats that there are. The documents' own files are the format parquet, unless the file sets arrange them."""
-    own = [] if _is_arranged(manifest.files) else ["parquet"]
-    return list(dict.fromkeys([*(one.format for one in sets if one.format != INDEX_FORMAT.name), *own]))
-
-
-def _is_arranged(files: Files | None) -> TypeGuard[Files]:
-    """Whether file sets have other items than the documents' own files, or have them in another order."""
-    return files is not None and bool(files.splits or files.shuffle or files.pack or files.epochs)
+    own = [] if manifest.files is not None and manifest.files.is_arranged else ["parquet"]
+    return list(dict.fromkeys([*(one.format for one in sets if one.format != INDEX_NAME), *own]))
 
 
 def _expect_one_of(
-    folder: Path, name: str, found: str | int | None, allowed: Sequence[str | int], has_default: bool = False
+    folder: Path, name: str, found: Union[str, int, None], allowed: Sequence[Union[str, int]], has_default: bool = False
 ) -> None:
     if found in allowed or (found is None and (has_default or not allowed)):
         return
@@ -116,18 +106,34 @@ def _expect_one_of(
     raise ParamsError(f"{folder}: {name}", f"expected {expected}; found {found!r}.{near}")
 
 
-def _places(folder: Path, one: FileSet, format: Format) -> list[Place]:
+def _first_choice(formats: Sequence[str], shape: Shape) -> str:
+    """The first of these formats, or without pyarrow the first that does not need it, if there is one."""
+    without = [
+        name
+        for name in formats
+        if not (READ_FORMATS[name].needs_pyarrow if shape.length is None else READ_FORMATS[name].packed_needs_pyarrow)
+    ]
+    return formats[0] if has_pyarrow() or not without else without[0]
+
+
+def _parquet_parts(folder: Path, places: Sequence[Place], has_mask: bool) -> Parts:
+    need_pyarrow(folder)
+    from tokenmill_reader.parquet_parts import ParquetParts
+
+    return ParquetParts(places, has_mask)
+
+
+def _places(folder: Path, one: FileSet, suffix: str) -> list[Place]:
     """The parts of a file set, after all its files were found."""
     _check_sizes(folder, ((file.name, file.n_bytes) for file in one.files))
     places = []
-    suffix = format.suffixes[0]
     for part in one.parts:
         path = next((folder / file.name for file in part.files if file.name.endswith(suffix)), None)
         if path is None:
             raise ValidationError(
                 f"{folder}: manifest.json", f"a part of the set {one.format} names no file *{suffix}.", _ADVICE
             )
-        places.append(Place(path.parent, path.name.removesuffix(suffix), part.n_items, part.n_tokens))
+        places.append(Place(path.parent, path.name[: -len(suffix)], part.n_items, part.n_tokens))
     return places
 
 
@@ -136,8 +142,8 @@ def _places_of_documents(folder: Path, manifest: Manifest) -> list[Place]:
     _check_sizes(folder, ((shard.name, shard.n_bytes) for shard in manifest.shards))
     paths = [folder / shard.name for shard in manifest.shards]
     return [
-        Place(path.parent, path.name.removesuffix(".parquet"), shard.n_documents, shard.n_tokens)
-        for path, shard in zip(paths, manifest.shards, strict=True)
+        Place(path.parent, path.name[: -len(PARQUET_SUFFIX)], shard.n_documents, shard.n_tokens)
+        for path, shard in zip(paths, manifest.shards)
     ]
 
 
@@ -156,7 +162,6 @@ def _check_sizes(folder: Path, files: Iterable[tuple[str, int]]) -> None:
 def _shape(manifest: Manifest) -> Shape:
     """The shape of the items of its file sets."""
     documents = Shape(
-        id_type(manifest.id_max),
         manifest.id_max,
         manifest.tokenizer_digest,
         manifest.begin_of_document_id,
@@ -173,7 +178,13 @@ def _shape(manifest: Manifest) -> Shape:
 def _digest(manifest: Manifest, tokens_digest: str) -> str:
     """See DatasetFiles. Further formats do not change it, nor does the size of the files of documents."""
     files = manifest.files
-    if not _is_arranged(files):
+    if files is None or not files.is_arranged:
         return tokens_digest
-    decides = files.model_dump(mode="json", exclude=None if files.pack else {"file_bytes", "pad_id"})
+    decides = {
+        **files._asdict(),
+        "shuffle": None if files.shuffle is None else files.shuffle._asdict(),
+        "pack": None if files.pack is None else files.pack._asdict(),
+    }
+    if files.pack is None:
+        del decides["file_bytes"], decides["pad_id"]
     return hashlib.sha256(json.dumps([tokens_digest, decides], sort_keys=True).encode()).hexdigest()

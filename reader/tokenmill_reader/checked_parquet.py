@@ -1,5 +1,7 @@
 """Opens Parquet files so that the checksums of their pages are checked, where they have any. pyarrow reads on without that."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tokenmill.storage.atomic import open_regular
+from tokenmill_reader.regular_files import open_regular
 
 
 def parquet_file(source: Any, **options: Any) -> Any:
@@ -43,5 +45,5 @@ def _checked_names() -> Iterator[None]:
 
 def _expect_regular(source: Any) -> None:
     """pyarrow opens a FIFO, and then waits for ever."""
-    if isinstance(source, str | Path):
+    if isinstance(source, (str, Path)):
         os.close(open_regular(source))

@@ -1,15 +1,17 @@
 """One rank's share of a dataset's items, with a state that any number of ranks can go on from."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.errors import ParamsError
-from tokenmill.reader.open_parts import Ids
+from tokenmill_reader.errors import ParamsError
 
 if TYPE_CHECKING:
-    from tokenmill.reader.token_dataset import TokenDataset
+    from tokenmill_reader.array_types import Ids
+    from tokenmill_reader.token_dataset import TokenDataset
 
 
 class RankIterator:
@@ -23,13 +25,13 @@ class RankIterator:
     were ranks.
     """
 
-    def __init__(self, dataset: "TokenDataset", rank: int, world: int, drop_last: bool) -> None:
+    def __init__(self, dataset: TokenDataset, rank: int, world: int, drop_last: bool) -> None:
         self._dataset, self._rank, self._world, self._drop_last = dataset, rank, world, drop_last
         self._position, self._step = 0, world
         self._items: Iterator[Ids] | None = None
         self._process = 0  # that `_items` is of: one that was forked begins at the same position, as another worker
 
-    def __iter__(self) -> "RankIterator":
+    def __iter__(self) -> RankIterator:
         return self
 
     def __next__(self) -> Ids:

@@ -1,5 +1,7 @@
 """Passwords in URLs: they are refused where a URL is given, and cut out of what is said."""
 
+from __future__ import annotations
+
 import re
 
 # A number at the end of an authority is a port, and $ begins a variable. A password may have a slash or an @ that should

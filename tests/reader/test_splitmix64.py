@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tokenmill.dataset.splitmix64 import mix
+from tokenmill_reader.splitmix64 import mix
 
 
 def test_it_gives_the_published_values_of_splitmix64() -> None:

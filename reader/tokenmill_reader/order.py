@@ -1,17 +1,23 @@
 """The shuffled order of n items: a keyed permutation of 0…n-1 that needs no memory, in both directions."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from tokenmill.dataset.splitmix64 import mix
+from tokenmill_reader.splitmix64 import mix
 
-Positions = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tokenmill_reader.array_types import Longs
+
 
 _N_ROUNDS = 10  # With 6, pairs of positions of 64 items differ from random in a million keys; with 8, single runs were doubtful.
 _BITS_MIN = 6  # With 2, 8 rounds reach the 120 orders of 5 items unevenly: chi-square says so after 20,000 keys.
@@ -60,15 +66,15 @@ class Order:
         if not 0 <= self.n <= 1 << _BITS_MAX:
             raise ValueError(f"an order: expected 0 to 2^{_BITS_MAX} items; found {self.n}.")
 
-    def item_at(self, positions: Positions) -> Positions:
+    def item_at(self, positions: Longs) -> Longs:
         """The item at each position: int64, of the shape of `positions`. Raises IndexError for a position that is not in 0…n-1."""
         return self._permuted(positions, range(_N_ROUNDS), "position")
 
-    def position_of(self, items: Positions) -> Positions:
+    def position_of(self, items: Longs) -> Longs:
         """The position of each item: int64, of the shape of `items`. Raises IndexError for an item that is not in 0…n-1."""
         return self._permuted(items, range(_N_ROUNDS)[::-1], "item")
 
-    def _permuted(self, values: Positions, steps: Sequence[int], what: str) -> Positions:
+    def _permuted(self, values: Longs, steps: Sequence[int], what: str) -> Longs:
         values = np.asarray(values, np.int64)
         outside = values[(values < 0) | (values >= self.n)]
         if len(outside):  # from there, cycle walking might never end

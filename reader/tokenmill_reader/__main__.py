@@ -1,0 +1,62 @@
+"""The commands `python -m tokenmill_reader check DIR` and `python -m tokenmill_reader info DIR`.
+
+Exit codes: 0, all is right; 1, a file of the dataset is missing or wrong; 2, an error, with one line on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from tokenmill_reader.copy_check import check
+from tokenmill_reader.description import info, lines_of
+from tokenmill_reader.errors import EXIT_DONE, EXIT_ERROR, EXIT_NO, TokenmillError
+from tokenmill_reader.quantities import size
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command and returns its exit code. `arguments`: None for those of the process."""
+    asked = _parser().parse_args(arguments)
+    try:
+        return _info(asked.directory, asked.json) if asked.command == "info" else _check(asked.directory)
+    except TokenmillError as error:
+        print("\n".join(error.lines), file=sys.stderr)
+    except OSError as error:
+        print(f"{error.filename or asked.directory}: {error.strerror or error}.", file=sys.stderr)
+    return EXIT_ERROR
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tokenmill_reader", description="Looks at a copy of a token dataset."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    checking = commands.add_parser("check", help="compare the name, size and sha256 of every file with the manifest")
+    telling = commands.add_parser("info", help="say what the manifest says: documents, tokens, formats, splits")
+    telling.add_argument("--json", action="store_true", help="as JSON")
+    for one in (checking, telling):
+        one.add_argument("directory", help="the dataset's folder, which has a manifest.json")
+    return parser
+
+
+def _check(directory: str) -> int:
+    found = check(directory)
+    for line in found.wrong:
+        print(line)
+    if found.wrong:
+        print(f"{directory}: {len(found.wrong):,} wrong. Copy the dataset again.")
+        return EXIT_NO
+    print(f"{directory}: {found.n_files:,} files, {size(found.n_bytes)}, as the manifest says.")
+    return EXIT_DONE
+
+
+def _info(directory: str, as_json: bool) -> int:
+    found = info(directory)
+    print(json.dumps(found, indent=1, ensure_ascii=False) if as_json else "\n".join(lines_of(found)))
+    return EXIT_DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""nanogpt: one `.bin` of uint16 ids for each split, without a header.
+
+It is what data/openwebtext/prepare.py of karpathy/nanoGPT writes. Where documents end is not in such a file; the file beside
+says it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tokenmill_reader.errors import ValidationError
+from tokenmill_reader.formats.arrays import whole_values
+from tokenmill_reader.formats.items import REBUILD, STARTS_SUFFIX, Flat, Shape, check_segments
+from tokenmill_reader.formats.starts import read_lengths_and_starts
+
+DATA = ".bin"
+
+
+def read_flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
+    """The items of a part. Raises ValidationError for files that are not as they should be."""
+    path = folder / f"{stem}{DATA}"
+    beside = folder / f"{stem}{STARTS_SUFFIX}"
+    ids = whole_values(path, "<u2")
+    lengths, starts = read_lengths_and_starts(folder, stem, shape)
+    if (lengths < 0).any():
+        raise ValidationError(beside, f"item {int(np.argmax(lengths < 0)):,}: its length is negative.", REBUILD)
+    offsets = np.append(np.int64(0), np.cumsum(lengths))
+    if offsets[-1] != ids.size:
+        raise ValidationError(
+            path, f"expected {offsets[-1]:,} ids, as {beside.name} says; found {ids.size:,}.", REBUILD
+        )
+    found = Flat(ids, offsets, starts)
+    check_segments(found, shape, path)
+    return [found]
