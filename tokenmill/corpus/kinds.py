@@ -52,7 +52,7 @@ def kind_of(name: str, asked: DocumentFormat | None = None) -> FileKind | None:
     """The kind of a file with this name, or None if it is none that can be read. `asked`: its format; None: the name says it.
 
     >>> kind_of("web/a.ndjson.gz"), kind_of("src/a.py"), kind_of("src/a.py", "text")
-    (Kind(format='jsonl', compression='.gz'), None, Kind(format='text', compression=''))
+    (FileKind(format='jsonl', compression='.gz'), None, FileKind(format='text', compression=''))
     """
     stem = name.lower()
     compression = next((suffix for suffix in COMPRESSIONS if stem.endswith(suffix)), "")
