@@ -29,8 +29,9 @@ from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.units import Unit, cut
 from tokenmill.dataset.entries import InputRows, InputShard, OutputShard, ReadingEntry
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, read_manifest, write_manifest
-from tokenmill.pipeline.task_batches import batches_of, tasks_max
+from tokenmill.pipeline.task_batches import groups_of, tasks_max
 from tokenmill.pipeline.unit_content import content
+from tokenmill.rounds import Task
 from tokenmill.storage.unit_store import unit_key
 
 SCENARIOS = {
@@ -154,8 +155,9 @@ def planned(name: str, found: dict[str, Any]) -> None:
     for one, n_slots in (("core", machines * cores), ("machine", machines)):
         if one == "machine" and machines == 1:
             continue
-        batches = batches_of(corpus.units, tasks_max(n_slots))
-        found[f"batches_of_one_{one}"] = [[unit.n_bytes for unit in batch.units] for batch in batches]
+        tasks = [Task(name=unit.name, key=unit.name, unit=unit) for unit in corpus.units]
+        batches = groups_of(tasks, tasks_max(n_slots))
+        found[f"batches_of_one_{one}"] = [[task.n_bytes for task in batch] for batch in batches]
     step("batches")
     keys = [unit_key(stage="encode", content=content(unit, with_rows=True)) for unit in corpus.units]
     step("keys")

@@ -33,7 +33,7 @@ from benchmarks.corpus import ROOT_CORPUS
 from benchmarks.plan import make_project
 from benchmarks.verify import run
 from tokenmill.config.sources import Reading
-from tokenmill.corpus.shard_files import open_arrow, parquet_source
+from tokenmill.corpus.shard_files import open_arrow
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.storage.objects import put_file
@@ -157,7 +157,7 @@ def _reading(files: Path, name: str, read: Read, n_runs: int) -> list[dict[str, 
 
 
 def _opened(shard: Shard, name: str) -> Any:
-    return parquet_source(shard) if name.endswith(".parquet") else open_arrow(shard)
+    return open_arrow(shard)
 
 
 def _stream(file: pa.NativeFile) -> str:

@@ -9,11 +9,12 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from tests.builders.chats import a_conversation, canonical, encoder, tokenizer
+from tests.builders.rounds import driven
 from tokenmill.config.encode_params import Pack
 from tokenmill.corpus.reader import Batch
 from tokenmill.dataset.document_index import unit_index
 from tokenmill.dataset.entries import Files
-from tokenmill.file_sets.arrangement import Arrangement, SetFacts, Work
+from tokenmill.file_sets.arrangement import Arrangement
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.parquet import write_tokens
@@ -62,9 +63,9 @@ def packed(folder: Path, format: str, mode: str = "best_fit", pad_id: int | None
     files = Files(file_bytes=20_000, splits={}, split_group=None, shuffle=None, pack=pack, pad_id=pad_id, epochs={})
     work = Path(tempfile.mkdtemp(dir=folder))
     units = [_unit(work, f"unit-{i}", some) for i, some in enumerate((made[:40], made[40:]))]
-    arrangement = Arrangement(files, [SET_FORMATS[format]], kinds, lambda some: [_do(one, work) for one in some], 1, {})
-    (arranged,) = arrangement.sets(units, "0" * 64)
-    arrangement.prepare([arranged])
+    arrangement = Arrangement("encode", files, [SET_FORMATS[format]], kinds, 1, "")
+    (arranged,) = driven(arrangement.sets(units, "0" * 64), work)
+    driven(arrangement.prepare([arranged]), work)
     below = folder / arranged.folder
     below.mkdir()
     stems = [arranged.stem(i) for i in range(len(arranged.files))]
@@ -75,16 +76,6 @@ def packed(folder: Path, format: str, mode: str = "best_fit", pad_id: int | None
     if arranged.format.finish is not None:
         arranged.format.finish(below, stems, arrangement.shape)
     return Packed([below / stem for stem in stems], [document for _, document in made])
-
-
-class _Done(NamedTuple):
-    folder: Path
-    facts: SetFacts
-
-
-def _do(work: Work, folder: Path) -> _Done:
-    own = Path(tempfile.mkdtemp(dir=folder))
-    return _Done(own, work.do(own))
 
 
 def _unit(folder: Path, name: str, made: Sequence[tuple[str, Document]]) -> EncodedUnit:
@@ -102,5 +93,5 @@ def _unit(folder: Path, name: str, made: Sequence[tuple[str, Document]]) -> Enco
             ids = pa.array([document.ids for _, document in some], pa.large_list(pa.uint32()))
             encoded = rows(batch, ids, shape, pa.array([one.mask for _, one in some], pa.large_list(pa.int8())))
             write(encoded)
-            add(0, batch, encoded)
-    return EncodedUnit(f"{name}.parquet", tokens, index, [(f"{name}.jsonl", 0)])
+            add(batch, encoded)
+    return EncodedUnit(f"{name}.parquet", tokens, index, [(f"{name}.jsonl", 0)], [name])

@@ -12,7 +12,6 @@ from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.golden_texts import HARD, PANEL
 from tokenmill.config.source_params import Source
 from tokenmill.config.sources import DocumentSource
-from tokenmill.corpus.dropped import find_none
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.provenance import Samples
 from tokenmill.corpus.shards import Shard, find_shards
@@ -108,8 +107,8 @@ def test_the_sample_is_the_same_each_time_and_from_every_shard(tmp_path: Path) -
     for name in "abc":
         (tmp_path / f"{name}.txt").write_text("\n".join(f"{name} document {i}" for i in range(50)), encoding="utf-8")
     shards = documents(tmp_path, "*.txt")
-    sample = Samples(shards).texts(SOURCE, UNBOUNDED, find_none)
-    assert sample == Samples(shards[::-1]).texts(SOURCE, UNBOUNDED, find_none)
+    sample = Samples(shards).texts(SOURCE, UNBOUNDED, None)
+    assert sample == Samples(shards[::-1]).texts(SOURCE, UNBOUNDED, None)
     assert [name.split("/")[1] for name in sample] == ["a.txt", "b.txt", "c.txt"]
     assert all(text.startswith(name.split("/")[1][0]) for name, text in sample.items())
 
@@ -118,9 +117,7 @@ def test_the_sample_names_the_row_and_passes_over_bad_documents(tmp_path: Path) 
     source = SOURCE.model_copy(update={"on_bad_document": "quarantine"})
     (tmp_path / "all.jsonl").write_text("no JSON\n", encoding="utf-8")
     (tmp_path / "some.jsonl").write_text('no JSON\n{"text": "the mill"}\n', encoding="utf-8")
-    assert Samples(documents(tmp_path, "*.jsonl")).texts(source, UNBOUNDED, find_none) == {
-        "corpus/some.jsonl/1": "the mill"
-    }
+    assert Samples(documents(tmp_path, "*.jsonl")).texts(source, UNBOUNDED, None) == {"corpus/some.jsonl/1": "the mill"}
 
 
 def test_first_difference_is_none_where_ids_are_equal(tmp_path: Path) -> None:

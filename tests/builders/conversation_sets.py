@@ -108,7 +108,7 @@ def write_unit(
             ids = pa.array([one.ids for one in some], pa.large_list(pa.uint32()))
             made = rows(batch, ids, shape, pa.array([one.mask for one in some], pa.large_list(pa.int8())))
             write(made)
-            add(0, batch, made)
+            add(batch, made)
     content = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (tokens, index)]
     return EncodedUnit(f"{name}.parquet", tokens, index, [(f"{name}.jsonl", 0)], content, source)
 

@@ -15,7 +15,6 @@ from tokenmill.checks.file_checks import DocumentRules, DocumentsFile, check_fil
 from tokenmill.checks.row_checks import Judge, check_sample, check_span
 from tokenmill.checks.spans import Span
 from tokenmill.config.source_params import Source
-from tokenmill.corpus.dropped import find_none
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.reader import Batch
 from tokenmill.dataset.document_index import read_unit_index, unit_index
@@ -58,7 +57,7 @@ def span(change: Callable[[list[Row]], None] = lambda rows: None, batch: Batch |
     batch = batch or batch_of(CONVERSATIONS)
     found = rows_of(batch_of(CONVERSATIONS)).to_pylist()
     change(found)
-    return Span("c.jsonl", 0, 0, batch, pa.RecordBatch.from_pylist(found, schema=SHAPE))
+    return Span(["c.jsonl"], 0, batch, pa.RecordBatch.from_pylist(found, schema=SHAPE))
 
 
 def test_rows_of_conversations_are_right_as_they_were_made() -> None:
@@ -162,7 +161,7 @@ def check_alone(folder: Path, entry: OutputShard) -> Any:
     judge = replace(JUDGE, has_source=False, chat=None)
     made = folder / "made"
     made.mkdir(exist_ok=True)
-    rules = DocumentRules(Source.model_construct(), UNBOUNDED, find_none)
+    rules = DocumentRules(Source.model_construct(), UNBOUNDED, None)
     file = DocumentsFile(entry, folder / "c.parquet", None, rules, judge, {0}, None, None)
     return check_file(file, lambda _bytes, _tokens: None, made)
 
@@ -173,7 +172,7 @@ def test_without_documents_the_index_is_made_anew_but_for_the_numbers_of_message
     assert (facts.n_trained, facts.n_tokens, facts.n_sampled) == (entry.n_trained, entry.n_tokens, 0)
     batch = batch_of(CONVERSATIONS)
     with unit_index(tmp_path / "index.arrow", [0], True, has_mask=True) as add:
-        add(0, batch, rows_of(batch))
+        add(batch, rows_of(batch))
     expected, found = read_unit_index(tmp_path / "index.arrow"), read_unit_index(tmp_path / "made" / UNIT_INDEX_FILE)
     assert expected["n_messages"].to_pylist() == [2, 4, 1]
     assert found["n_messages"].to_pylist() == [0, 0, 0]

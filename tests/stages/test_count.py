@@ -17,7 +17,6 @@ from tests.builders.teams import build, cli
 from tests.conftest import DOCUMENTS, REPOSITORY, Project
 from tokenmill import Counter
 from tokenmill.config.load_params import load_params
-from tokenmill.corpus.dropped import find_none
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.provenance import Samples, read_provenance
 from tokenmill.corpus.source_shards import find_documents
@@ -60,7 +59,7 @@ def test_the_samples_are_the_same_whether_they_are_taken_while_counting_or_read(
     provenance = read_provenance(project.root / "data/counts/provenance.json")
     params = load_params(project.root / "params.yaml")
     shards = find_documents(project.root, params)
-    assert provenance.samples == Samples(shards).texts(params.source, UNBOUNDED, find_none)
+    assert provenance.samples == Samples(shards).texts(params.source, UNBOUNDED, None)
     assert len(provenance.samples) == len(provenance.shards) == len(shards) == 2
 
 

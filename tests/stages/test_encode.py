@@ -11,8 +11,8 @@ from tests.builders.trained import END, trained
 from tests.conftest import Project
 from tokenmill.config.load_params import load_params
 from tokenmill.corpus.drop import DropList
+from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import UNBOUNDED
-from tokenmill.corpus.quarantine import GoodDocuments
 from tokenmill.corpus.source_shards import find_documents
 from tokenmill.corpus.units import cut
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts

@@ -196,7 +196,7 @@ def _check_files(
 def _files(subject: Subject, options: VerifyOptions, dropped: Dropped | None) -> list[DocumentsFile]:
     """The files of documents that are there, as they are to be checked."""
     manifest, judges, there = subject.manifest, judges_of(subject), set(subject.names)
-    rules = DocumentRules(_LENIENT, UNBOUNDED, find_rows(dropped or {}))
+    rules = DocumentRules(_LENIENT, UNBOUNDED, find_rows(dropped) if dropped else None)
     sample = _sample(manifest, options.sample_documents, options.seed)
     return [
         DocumentsFile(

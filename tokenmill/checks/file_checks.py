@@ -19,8 +19,9 @@ from tokenmill.checks.subject import Subject
 from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
 from tokenmill.corpus.dropped import FindDropped, piece_dropped, write_unit_dropped
+from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
-from tokenmill.corpus.quarantine import GoodDocuments, piece_bad
+from tokenmill.corpus.quarantine import piece_bad
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import read_index, trained, unit_index
@@ -68,11 +69,11 @@ class FileFacts(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class DocumentRules:
-    """How documents are read: `source` says what happens to bad ones, `find_dropped` finds those to leave out."""
+    """How documents are read: `source` says what happens to bad ones, `find_dropped` finds those to leave out; None: none are."""
 
     source: Source
     limits: Limits
-    find_dropped: FindDropped
+    find_dropped: FindDropped | None
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def check_file(file: DocumentsFile, advance: Advance, folder: Path) -> FileFacts
             counts.add_counted(found.counts)
             if found.answers is not None:
                 answers.append(found.answers)
-            add_to_index(span.piece, span.documents, span.tokens)
+            add_to_index(span.documents, span.tokens)
             digest.add(span.tokens)
             n_documents += span.tokens.num_rows
             n_span_tokens = int(found.counts.sum())
@@ -284,8 +285,8 @@ def _check_schema(entry: OutputShard, tokens: Path, judge: Judge) -> tuple[bool,
     )
 
 
-def _decoded(entry: OutputShard, tokens: Path, judge: Judge) -> Iterator[tuple[int, Batch]]:
-    """Rebuilds the documents from their tokens, each batch with the index of its piece. Texts are empty if the tokens do not decode
+def _decoded(entry: OutputShard, tokens: Path, judge: Judge) -> Iterator[Batch]:
+    """Rebuilds the documents from their tokens. Texts are empty if the tokens do not decode
     to them."""
     ends: list[int] = []
     for rows in entry.rows:
@@ -299,14 +300,12 @@ def _decoded(entry: OutputShard, tokens: Path, judge: Judge) -> Iterator[tuple[i
             rows = batch.slice(0, n_rows)
             first_row = entry.rows[piece].first_row + at - (ends[piece - 1] if piece else 0)
             is_row = pa.types.is_integer(rows["id"].type)
-            yield (
-                piece,
-                Batch(
-                    first_row,
-                    _texts(rows["input_ids"], judge, entry.rows[piece].name, first_row),
-                    None if is_row else rows["id"].cast(pa.large_string()),
-                    positions=rows["id"] if is_row else None,
-                ),
+            yield Batch(
+                first_row,
+                _texts(rows["input_ids"], judge, entry.rows[piece].name, first_row),
+                None if is_row else rows["id"].cast(pa.large_string()),
+                positions=rows["id"] if is_row else None,
+                pieces=pa.repeat(pa.scalar(piece, pa.int32()), n_rows),
             )
             batch, at = batch.slice(n_rows), at + n_rows
 

@@ -250,7 +250,7 @@ def _unknown_id(span: Span, input_ids: pa.ListArray, tokenizer: Tokenizer, error
             tokenizer.decode_bytes(ids.values)
         except TokenizerError as found:
             return span.wrong(i, str(found))
-    return ValidationError(span.shard, f"from row {span.row(0)} on: {error}")
+    return ValidationError(span.shard(0), f"from row {span.row(0)} on: {error}")
 
 
 def _row_of_value(lists: pa.ListArray, at: int) -> int:

@@ -13,12 +13,11 @@ from tokenmill.corpus.reader import Batch
 
 @dataclass(frozen=True)
 class Span:
-    """Rows of a dataset file from row `at` on, and the documents of a shard that they must match. `answers`: counts of answers;
-    None before conversations are checked."""
+    """Rows of a dataset file from row `at` on, and the documents that they must match. `shards`: the shard of each piece of their
+    unit. `answers`: counts of answers; None before conversations are checked."""
 
-    shard: str
+    shards: Sequence[str]
     at: int
-    piece: int
     documents: Batch
     tokens: pa.RecordBatch
     answers: AnswerCounts | None = None
@@ -28,6 +27,10 @@ class Span:
         """Whether the rows are of conversations."""
         return "loss_mask" in self.tokens.schema.names
 
+    def shard(self, i: int) -> str:
+        """The shard of the i-th document."""
+        return self.shards[self.documents.piece(i)]
+
     def row(self, i: int) -> int:
         """The row in the shard of the i-th document."""
         found: int = self.documents.rows()[i].as_py()
@@ -35,28 +38,26 @@ class Span:
 
     def wrong(self, i: int, what: str) -> WrongRowError:
         """The error for the i-th row. `what`: how it differs from its document."""
-        return WrongRowError(self.shard, self.row(i), what)
+        return WrongRowError(self.shard(i), self.row(i), what)
 
 
-def aligned(
-    documents: Iterable[tuple[int, Batch]], shards: Sequence[str], tokens: Iterator[pa.RecordBatch]
-) -> Iterator[Span]:
-    """Pairs documents, which come with the index of their piece, with their rows, in order. `shards`: the shard of each piece.
+def aligned(documents: Iterable[Batch], shards: Sequence[str], tokens: Iterator[pa.RecordBatch]) -> Iterator[Span]:
+    """Pairs documents with their rows, in order. `shards`: the shard of each piece of their unit.
 
     Raises WrongRowError if one side has more than the other.
     """
     held, at, shard, row = next(tokens, None), 0, shards[0], 0
-    for piece, batch in documents:
-        shard, row = shards[piece], batch.first_row
+    for batch in documents:
         while len(batch.texts):
+            shard, row = shards[batch.piece(0)], batch.first_row
             while held is not None and not held.num_rows:
                 held = next(tokens, None)
             if held is None:
                 raise WrongRowError(shard, row, f"the document is not in the dataset, whose file for it holds {at}.")
             n_rows = min(len(batch.texts), held.num_rows)
-            yield Span(shard, at, piece, batch.slice(0, n_rows), held.slice(0, n_rows))
+            yield Span(shards, at, batch.slice(0, n_rows), held.slice(0, n_rows))
+            shard, row = shards[batch.piece(n_rows - 1)], batch.rows()[n_rows - 1].as_py() + 1
             batch, held, at = batch.slice(n_rows), held.slice(n_rows), at + n_rows
-            row = batch.first_row
     rest = (held.num_rows if held is not None else 0) + sum(more.num_rows for more in tokens)
     if rest:
         raise WrongRowError(shard, row, f"the dataset holds {rest} rows more than there are documents.")

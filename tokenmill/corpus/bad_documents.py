@@ -31,6 +31,11 @@ class BadDocument(msgspec.Struct, frozen=True):
     piece: int = 0
     setting: str | None = None
 
+    @property
+    def place(self) -> str:
+        """Says in words in which line or row it is."""
+        return f"row {self.row}" if self.line is None else f"line {self.line}"
+
     def moved(self, n_rows: int, n_lines: int, piece: int = 0) -> "BadDocument":
         """A copy with `n_rows` added to its row and `n_lines` to its line, for the piece with the index `piece`."""
         row = None if self.row is None else self.row + n_rows

@@ -4,7 +4,7 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,6 +70,11 @@ class DropList:
                 self._by_sha256.setdefault(line.sha256, []).append(i)
         self._ids = pa.array(list(self._by_id), pa.large_string())
         self._digests = pa.array(list(self._by_sha256), pa.binary(32))
+
+    @property
+    def finder(self) -> Callable[..., list[DroppedDocument]] | None:
+        """`find`, or None for an empty list."""
+        return self.find if self.lines else None
 
     def find(self, shard: str, row: int, texts: Any, ids: Any) -> list[DroppedDocument]:
         """The documents to leave out among these, in order. `row`: the first document's row in the shard. `texts`: large_string, or

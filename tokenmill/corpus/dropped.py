@@ -44,11 +44,6 @@ Starts: TypeAlias = Sequence[tuple[str, int]]
 """The shard of each piece of a unit, and the row in it of the piece's first document."""
 
 
-def find_none(shard: str, row: int, texts: Any, ids: Any) -> Sequence[DroppedDocument]:
-    """Leaves no document out."""
-    return []
-
-
 def without(texts: pa.LargeStringArray, indices: Sequence[int]) -> pa.LargeStringArray:
     """The texts with a null at each of these indices."""
     is_dropped = np.zeros(len(texts), bool)

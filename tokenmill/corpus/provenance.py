@@ -4,7 +4,7 @@ It is stored beside the counts, so that training does not need the documents.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,8 +12,8 @@ import msgspec
 from tokenmill.config.source_params import Source
 from tokenmill.config.sources import Conversations, DocumentFormat, DocumentSource
 from tokenmill.corpus.dropped import FindDropped
+from tokenmill.corpus.good_documents import good_batches
 from tokenmill.corpus.limits import Limits
-from tokenmill.corpus.quarantine import good_batches
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Piece
@@ -83,15 +83,17 @@ class Samples:
         self._drawn = {shard.name: shard for shard in drawn}
         self._found: dict[str, tuple[str, str]] = {}
 
-    def offer(self, piece: Piece, batch: Batch) -> None:
-        """Takes a sample from a batch, if it is the first non-empty one of a drawn shard."""
-        name = piece.shard.name
-        if piece.part is None and name in self._drawn and name not in self._found and len(batch.texts):
-            i = int(_hash(f"{name} row"), 16) % len(batch.texts)
-            text = batch.texts[i].as_py()[:_SAMPLE_CHARACTERS_MAX]
-            self._found[name] = f"corpus/{name}/{batch.rows()[i]}", text
+    def offer(self, pieces: Sequence[Piece], batch: Batch) -> None:
+        """Takes samples from a batch, if it is the first non-empty one of a drawn shard."""
+        for number, one in batch.by_piece():
+            piece, n_documents = pieces[number], len(one.texts)
+            name = piece.shard.name
+            if piece.part is None and name in self._drawn and name not in self._found and n_documents:
+                i = int(_hash(f"{name} row"), 16) % n_documents
+                text = one.texts[i].as_py()[:_SAMPLE_CHARACTERS_MAX]
+                self._found[name] = f"corpus/{name}/{one.rows()[i]}", text
 
-    def texts(self, source: Source, limits: Limits, find: FindDropped) -> dict[str, str]:
+    def texts(self, source: Source, limits: Limits, find: FindDropped | None) -> dict[str, str]:
         """The texts of the samples, by shard and row. Reads drawn shards that were not offered, without the documents that `find`
         finds.
 
@@ -99,7 +101,7 @@ class Samples:
         for name, shard in self._drawn.items():
             batches = () if name in self._found else good_batches(shard, source, find, limits)
             if batch := next((one for one in batches if len(one.texts)), None):
-                self.offer(Piece(shard, None, ""), batch)
+                self.offer([Piece(shard, None, "")], batch)
         return dict(found for _, found in sorted(self._found.items()))
 
 

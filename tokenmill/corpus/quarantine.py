@@ -1,8 +1,6 @@
 """Quarantine: bad documents and damaged shards, left out of a unit and kept with shard, row and reason."""
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,25 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenmill.config.source_params import Source
-from tokenmill.console import Advance
 from tokenmill.corpus.bad_documents import (
-    N_FOUND_MAX,
-    N_LISTED_MAX,
-    Bad,
     BadDocument,
-    BadInputError,
-    ColumnError,
-    PieceDamagedError,
-    joined,
 )
-from tokenmill.corpus.drop import DroppedDocument
-from tokenmill.corpus.dropped import FindDropped, without
-from tokenmill.corpus.limits import UNBOUNDED, Limits
-from tokenmill.corpus.reader import Batch, read_batches
-from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.units import Piece, Unit
-from tokenmill.errors import CorpusError, DamagedError, PassingError, UnitTimeoutError
-from tokenmill.process_memory import give_memory_back
+from tokenmill.corpus.units import Unit
+from tokenmill.errors import CorpusError
 from tokenmill.storage.atomic import write_atomic
 from tokenmill_reader.checked_parquet import read_table
 from tokenmill_reader.regular_files import naming, read
@@ -49,117 +33,6 @@ QUARANTINE_FILE = "quarantine.parquet"  # in QUARANTINE_DIRECTORY
 
 _LEFT_FILE = "left.msgpack"
 _N_SHOWN = 3
-_BYTES_TO_GIVE_BACK = 64_000_000  # of text that has been read
-
-
-class _Enough(Exception):
-    """Stops reading a file in which _N_FOUND_MAX bad documents were found."""
-
-
-class GoodDocuments:
-    """The good documents of a unit. Iterating gives batches, each with the index of its piece. `left` collects the bad
-    documents and damaged pieces that were left out so far, if `source` allows that. `dropped` collects the documents that `find`
-    says are to be left out.
-
-    Pieces that are marked as damaged are skipped. `advance` is called with the file bytes of each finished batch. Iterating
-    raises PieceDamagedError for a newly found damaged piece, and CorpusError for anything that `source` does not let pass.
-    """
-
-    def __init__(self, unit: Unit, source: Source, limits: Limits, advance: Advance, find: FindDropped) -> None:
-        self.left: list[BadDocument] = []
-        self.dropped: list[DroppedDocument] = []
-        self.unit = unit
-        self._source = source
-        self._limits = limits
-        self._advance = advance
-        self._find = find
-
-    def __iter__(self) -> Iterator[tuple[int, Batch]]:
-        source, reading = self._source, self.unit.source.reading
-        n_bytes = 0
-        for i, piece in enumerate(self.unit.pieces):
-            if piece.damage is not None:
-                self.left.append(BadDocument(None, None, piece.damage, None, i))
-                continue
-            on_bad = partial(self._leave, i, piece) if source.on_bad_document == "quarantine" else None
-            drop = partial(self._drop, i, piece)
-            try:
-                for batch in read_batches(piece.shard, reading, piece.part, on_bad, self._limits, drop):
-                    yield i, batch
-                    n_bytes += batch.text_bytes
-                    if n_bytes >= _BYTES_TO_GIVE_BACK:
-                        n_bytes = 0
-                        give_memory_back()
-                    self._advance(batch.file_bytes, 0)
-            except PassingError:
-                raise
-            except CorpusError as error:
-                if not isinstance(error, DamagedError) or source.on_bad_shard == "fail":
-                    raise self._error_with_all_bad(i, error) from None
-                reason = str(error).removeprefix(f"{piece.shard.name}: ")
-                raise PieceDamagedError(str(error), self.unit.without({i: reason})) from None
-
-    def _error_with_all_bad(self, first: int, error: CorpusError) -> CorpusError:
-        """Gives `error`, or a BadInputError if more is bad from the piece with the index `first` on.
-
-        Reads the rest of the unit only to list what is bad. Stops early in a file with very many bad documents, since a wrong
-        text_column makes all bad.
-        """
-        source, reading = self._source, self.unit.source.reading
-        n = 0
-        shown: dict[str, list[Bad]] = {}
-        is_all = True
-
-        def add(name: str, words: str, setting: str | None) -> None:
-            nonlocal n
-            n += 1
-            if name in shown or len(shown) < N_LISTED_MAX:
-                shown[name] = joined(shown.get(name, []), Bad(words, setting=setting))[:N_LISTED_MAX]
-
-        for piece in self.unit.pieces[first:]:
-            n_before = n
-
-            def on_bad(bad: BadDocument, piece: Piece = piece, n_before: int = n_before) -> None:
-                if source.on_bad_document == "fail":
-                    add(piece.shard.name, f"{piece.shard.name}, {_place(bad)}: {bad.reason}", bad.setting)
-                if n - n_before >= N_FOUND_MAX:
-                    raise _Enough
-
-            try:
-                if piece.damage is None:
-                    deque(read_batches(piece.shard, reading, piece.part, on_bad, self._limits), maxlen=0)
-            except (_Enough, PassingError, UnitTimeoutError):  # the error found before matters more than the time limit
-                is_all = False
-            except ColumnError as other:
-                add(piece.shard.name, other.words, other.setting)
-            except CorpusError as other:
-                if not isinstance(other, DamagedError) or source.on_bad_shard == "fail":
-                    add(piece.shard.name, str(other), None)
-        return error if n < 2 else BadInputError(n, shown, is_all)
-
-    def _drop(
-        self, i: int, piece: Piece, row: int, texts: pa.LargeStringArray, ids: pa.LargeStringArray | None
-    ) -> pa.LargeStringArray:
-        """The texts with a null for each dropped document."""
-        found = self._find(piece.shard.name, row, texts, ids)
-        if not found:
-            return texts
-        self.dropped += (one.moved(-piece.first_row, i) for one in found)
-        return without(texts, [one.row - row for one in found])
-
-    def _leave(self, i: int, piece: Piece, bad: BadDocument) -> None:
-        self.left.append(bad.moved(-piece.first_row, -piece.first_line, i))
-
-
-def good_batches(shard: Shard, source: Source, find: FindDropped, limits: Limits = UNBOUNDED) -> Iterator[Batch]:
-    """The shard's good documents, for statistics, without those that `find` finds. Skips bad documents if `source` allows that, and
-    ends where the shard is damaged. Raises CorpusError for anything that `source` does not let pass."""
-    try:
-        unit = Unit(shard.name, "", (Piece(shard, None, ""),))
-        for _, batch in GoodDocuments(unit, source, limits, lambda _bytes, _tokens: None, find):
-            yield batch
-    except PieceDamagedError:
-        return
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -265,8 +138,4 @@ def _in_shard(unit: Unit, bad: BadDocument) -> BadDocument:
 
 def _where(unit: Unit, bad: BadDocument) -> str:
     there = _in_shard(unit, bad)
-    return f"{_shard(unit, bad)}, {_place(there)}"
-
-
-def _place(bad: BadDocument) -> str:
-    return f"row {bad.row}" if bad.line is None else f"line {bad.line}"
+    return f"{_shard(unit, bad)}, {there.place}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,13 +33,14 @@ Drop = Callable[[int, pa.LargeStringArray, pa.LargeStringArray | None], pa.Large
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive documents of a shard.
+    """Consecutive documents of a shard, or of several shards of a unit.
 
-    `first_row`: the row of the first document in the shard, from 0. `texts`: large_string, no nulls, valid UTF-8. `ids`: one per
+    `first_row`: the row of the first document in its shard, from 0. `texts`: large_string, no nulls, valid UTF-8. `ids`: one per
     document, of the same type, or None. `file_bytes`: bytes of the file that were read since the previous batch, for a progress
     bar; over all batches they add up to the file's size. `positions`: each document's row in the shard, int64; None: rows are
     consecutive. `messages`: the canonical JSON of each conversation, with the type of `texts`; None: documents are texts. The text
-    of a conversation is the contents of its messages, joined by line ends.
+    of a conversation is the contents of its messages, joined by line ends. `pieces`: the index of each document's piece in its
+    unit, int32; None: all are of the first piece.
     """
 
     first_row: int
@@ -47,6 +49,7 @@ class Batch:
     file_bytes: int = 0
     positions: pa.Int64Array | None = None
     messages: pa.LargeStringArray | None = None
+    pieces: pa.Int32Array | None = None
 
     @property
     def digested(self) -> pa.LargeStringArray:
@@ -64,12 +67,34 @@ class Batch:
         ids = None if self.ids is None else self.ids.slice(start, n_documents)
         texts = self.texts.slice(start, n_documents)
         messages = None if self.messages is None else self.messages.slice(start, n_documents)
+        pieces = None if self.pieces is None else self.pieces.slice(start, n_documents)
         if self.positions is None:
-            return Batch(self.first_row + start, texts, ids, messages=messages)
+            return Batch(self.first_row + start, texts, ids, messages=messages, pieces=pieces)
         positions = self.positions.slice(start, n_documents)
         behind = self.positions[-1].as_py() + 1 if len(self.positions) else self.first_row
         first_row = positions[0].as_py() if len(positions) else behind
-        return Batch(first_row, texts, ids, positions=positions, messages=messages)
+        return Batch(first_row, texts, ids, positions=positions, messages=messages, pieces=pieces)
+
+    def by_piece(self) -> Iterator[tuple[int, "Batch"]]:
+        """The documents of each piece, with its index."""
+        if self.pieces is None:
+            yield 0, self
+            return
+        numbers = self.pieces.to_numpy()
+        ends = [*np.flatnonzero(np.diff(numbers)) + 1, len(numbers)]
+        for start, end in zip([0, *ends], ends, strict=False):
+            if end > start:
+                yield int(numbers[start]), self.slice(start, end - start)
+
+    def n_by_piece(self, n_pieces: int) -> npt.NDArray[np.int64]:
+        """The number of documents of each piece of a unit with that many."""
+        if self.pieces is None:
+            return np.array([len(self.texts)] + [0] * (n_pieces - 1), np.int64)
+        return np.bincount(self.pieces.to_numpy(), minlength=n_pieces)
+
+    def piece(self, i: int) -> int:
+        """The index of the i-th document's piece."""
+        return 0 if self.pieces is None else int(self.pieces[i].as_py())
 
     def rows(self) -> pa.Int64Array:
         """Each document's row in the shard, from 0."""
@@ -277,7 +302,16 @@ def _join(held: Sequence[Batch], file_bytes: int) -> Batch:
     return Batch(first_row, texts.filter(is_there), ids, file_bytes, rows, messages)
 
 
-def _joined(some: Sequence[pa.LargeStringArray | None]) -> pa.LargeStringArray | None:
+def put_together(some: Sequence[Batch]) -> Batch:
+    """One batch of the documents of several, which all have `pieces`."""
+    if len(some) == 1:
+        return some[0]
+    ids, messages, pieces = (_joined([getattr(one, name) for one in some]) for name in ("ids", "messages", "pieces"))
+    texts, rows = pa.concat_arrays([one.texts for one in some]), pa.concat_arrays([one.rows() for one in some])
+    return Batch(some[0].first_row, texts, ids, sum(one.file_bytes for one in some), rows, messages, pieces)
+
+
+def _joined(some: Sequence[pa.Array | None]) -> pa.Array | None:
     found = [one for one in some if one is not None]
     return pa.concat_arrays(found) if found else None
 

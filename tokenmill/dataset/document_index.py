@@ -71,7 +71,7 @@ def index_schema(
 def unit_index(
     path: Path, first_rows: Sequence[int], has_names: bool, group_keys: Groups | None = None, has_mask: bool = False
 ) -> Iterator[Any]:
-    """Yields a function that adds a piece's batch of documents, and the rows made of it, to the index of one unit.
+    """Yields a function that adds a batch of documents, and the rows made of it, to the index of one unit.
 
     Rows in it count from 0 in each piece, so that the index stays the same when lines before a piece come or go. `first_rows`: each
     piece's first row in its shard. `group_keys`: gives the groups of documents, for which the index then has a column. `has_mask`:
@@ -86,16 +86,20 @@ def unit_index(
         pa.ipc.new_stream(file, shape, options=options) as writer,
         even_batches(writer.write_batch, None, _BATCH_ROWS, 0) as write,  # compressing small batches takes longer
     ):
+        starts = pa.array(first_rows, pa.int64())
 
-        def add(piece: int, batch: Batch, rows: pa.RecordBatch) -> None:
+        def add(batch: Batch, rows: pa.RecordBatch) -> None:
+            pieces = batch.pieces
+            if pieces is None:
+                pieces = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
             columns = [
                 rows["id"],
-                pa.repeat(pa.scalar(piece, pa.int32()), rows.num_rows),
-                pc.subtract(batch.rows(), first_rows[piece]),
+                pieces,
+                pc.subtract(batch.rows(), starts.take(pieces)),
                 pc.list_value_length(rows["input_ids"]).cast(pa.int64()),
                 rows["n_bytes"],
                 *([rows["sha256"], *_of_conversations(batch, rows)] if has_mask else [text_digests(batch.texts)]),
-                *([] if group_keys is None else [group_keys.of(piece, batch)]),
+                *([] if group_keys is None else [group_keys.of(batch)]),
             ]
             write(pa.RecordBatch.from_arrays(columns, schema=shape))
 

@@ -22,8 +22,8 @@ class KnownGroups:
     def __init__(self, keys: pa.UInt64Array) -> None:
         self._keys, self._at = keys, 0
 
-    def of(self, piece: int, batch: Batch) -> pa.UInt64Array:
-        """For each document of a batch of a piece, the first 8 bytes, little-endian, of the sha256 of its group's name in UTF-8.
+    def of(self, batch: Batch) -> pa.UInt64Array:
+        """For each document of a batch, the first 8 bytes, little-endian, of the sha256 of its group's name in UTF-8.
         Batches come in the order of the documents."""
         start, self._at = self._at, self._at + len(batch.texts)
         return self._keys.slice(start, len(batch.texts))
@@ -39,9 +39,13 @@ class GroupKeys:
         self._rows, self._keys = np.empty(0, np.int64), np.empty(0, np.uint64)
         self._wanted = np.empty(0, np.int64)
 
-    def of(self, piece: int, batch: Batch) -> pa.UInt64Array:
-        """The group keys as KnownGroups.of gives them, read from the shard. Raises CorpusError for a document without a group, and
+    def of(self, batch: Batch) -> pa.UInt64Array:
+        """The group keys as KnownGroups.of gives them, read from the shards. Raises CorpusError for a document without a group, and
         for a missing column."""
+        found = [self._of_piece(piece, one) for piece, one in batch.by_piece()]
+        return pa.concat_arrays([pa.array([], pa.uint64()), *found])
+
+    def _of_piece(self, piece: int, batch: Batch) -> pa.UInt64Array:
         if piece != self._piece:
             self._piece, self._found = piece, self._read(piece)
             self._rows, self._keys = np.empty(0, np.int64), np.empty(0, np.uint64)

@@ -10,9 +10,8 @@ import pyarrow as pa
 from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
 from tokenmill.corpus.drop import DropLine, DropList, DropParts, DroppedDocument
-from tokenmill.corpus.dropped import find_none
+from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
-from tokenmill.corpus.quarantine import GoodDocuments
 from tokenmill.corpus.text_digests import text_digests, text_keys
 from tokenmill.corpus.units import Unit
 from tokenmill.pipeline.code_digest import code_digest
@@ -47,7 +46,7 @@ class DocumentsTask(Task[DocumentFacts], frozen=True, kw_only=True):
         assert self.unit is not None
         none = pa.array([], pa.binary(32))
         ids, texts = [text_keys(none)], [text_keys(none)]
-        for _, batch in GoodDocuments(self.unit, self.source, self.limits, advance, find_none):
+        for batch in GoodDocuments(self.unit, self.source, self.limits, advance, None):
             texts.append(text_keys(text_digests(batch.digested)))
             if batch.ids is not None:
                 ids.append(text_keys(text_digests(batch.ids)))

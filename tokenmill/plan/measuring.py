@@ -18,8 +18,8 @@ from tokenmill.checks.row_checks import Judge, check_span
 from tokenmill.checks.spans import aligned
 from tokenmill.config.lockfile import pinned
 from tokenmill.config.params import Params
-from tokenmill.corpus.dropped import find_none, starts_of
-from tokenmill.corpus.quarantine import GoodDocuments
+from tokenmill.corpus.dropped import starts_of
+from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.units import UNREAD, Piece, Unit
 from tokenmill.counts.counter import Counter
@@ -221,8 +221,8 @@ def _encode(
             files.open(stack, None)
             for one in some:
                 with _naming(one):
-                    stratum.tokens.append(Observed(one.batch.text_bytes, files.add(0, one.batch)))
-        none_left_out = GoodDocuments(unit, project.params.source, project.memory.limits, advance_nothing, find_none)
+                    stratum.tokens.append(Observed(one.batch.text_bytes, files.add(one.batch)))
+        none_left_out = GoodDocuments(unit, project.params.source, project.memory.limits, advance_nothing, None)
         facts = files.finish(none_left_out, [sum(len(one.batch.texts) for one in some)])
         sample.written_bytes += facts.text_bytes
         encode_s += time.perf_counter() - start_s
@@ -230,7 +230,7 @@ def _encode(
         ends = encoder.begin_id, encoder.end_id
         judge = Judge(tokenizer, *ends, stratum.special == "allow", True, {}, encoder.chat)
         tokens = _counted(read_tokens(folder / TOKENS_FILE), counts)
-        for span in aligned(((0, one.batch) for one in some), [stratum.name], tokens):
+        for span in aligned((one.batch for one in some), [stratum.name], tokens):
             check_span(span, judge)
         validate_s += time.perf_counter() - start_s
         stratum.files.append(Observed(_text_bytes(some), (folder / TOKENS_FILE).stat().st_size))

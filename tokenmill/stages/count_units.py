@@ -10,9 +10,10 @@ from tokenmill.config.source_params import Source
 from tokenmill.config.training_params import Count
 from tokenmill.console import Advance
 from tokenmill.corpus.drop import DropList
+from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.provenance import Samples
-from tokenmill.corpus.quarantine import GoodDocuments, LeftOut, left_out
+from tokenmill.corpus.quarantine import LeftOut, left_out
 from tokenmill.corpus.units import Unit
 from tokenmill.counts.counter import Counter
 from tokenmill.counts.table import write_batches
@@ -71,10 +72,11 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
                 piece: counter for pieces, counter in zip(self.groups, counters, strict=True) for piece in pieces
             }
             n_documents = text_bytes = 0
-            documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.drops.find)
-            for piece, batch in documents:
-                self.samples.offer(self.unit.pieces[piece], batch)
-                counter_of[piece].update(batch.texts)
+            documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.drops.finder)
+            for batch in documents:
+                self.samples.offer(self.unit.pieces, batch)
+                for piece, one in batch.by_piece() if len(counters) > 1 else [(0, batch)]:
+                    counter_of[piece].update(one.texts)
                 n_documents += len(batch.texts)
                 text_bytes += batch.text_bytes
             for i, counter in enumerate(counters):

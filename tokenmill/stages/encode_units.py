@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,8 +15,9 @@ from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import piece_dropped, reasons_of, write_unit_dropped
+from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
-from tokenmill.corpus.quarantine import GoodDocuments, left_out, piece_bad, write_left
+from tokenmill.corpus.quarantine import left_out, piece_bad, write_left
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import unit_index
@@ -60,23 +62,23 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
             (key, encoder) for key, encoder in self.others if self.force or self.store.find(key, EncodeFacts) is None
         ]
         encoders = [self.encoder, *(encoder for _, encoder in further)]
-        documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.drops.find)
-        piece_documents = [0] * len(self.unit.pieces)
+        documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.drops.finder)
+        piece_documents = np.zeros(len(self.unit.pieces), np.int64)
         with ExitStack() as kept:
             folders = [folder, *(kept.enter_context(self.store.new(key)) for key, _ in further)]
             outputs = [UnitFiles(self.unit, one, its) for one, its in zip(encoders, folders, strict=True)]
             with ExitStack() as stack:
                 for output in outputs:
                     output.open(stack, self._group_keys())
-                for piece, batch in documents:
-                    n_tokens = self._add(outputs, piece, batch)
-                    piece_documents[piece] += len(batch.texts)
+                for batch in documents:
+                    n_tokens = self._add(outputs, batch)
+                    piece_documents += batch.n_by_piece(len(piece_documents))
                     advance(0, n_tokens)
             facts = []
             for output in outputs:
                 if output.answers is not None and is_sure(self.stop_token, output.answers):
                     check_stopped(output.encoder.chat, self.stop_token, output.answers)  # fails before other units
-                facts.append(output.finish(documents, piece_documents))
+                facts.append(output.finish(documents, piece_documents.tolist()))
             self.check_unchanged()
             for (key, _), its, fact in zip(further, folders[1:], facts[1:], strict=True):
                 self.store.keep(key, its, fact)
@@ -86,14 +88,14 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
         assert self.unit is not None
         return None if self.group_column is None else GroupKeys(self.unit, self.group_column, self.limits)
 
-    def _add(self, outputs: Sequence["UnitFiles"], piece: int, batch: Batch) -> int:
+    def _add(self, outputs: Sequence["UnitFiles"], batch: Batch) -> int:
         """Encodes a batch for every encoder, and gives the number of tokens of the first. An error names the document."""
         assert self.unit is not None
         try:
-            n_tokens = [output.add(piece, batch) for output in outputs]
+            n_tokens = [output.add(batch) for output in outputs]
             return n_tokens[0]
         except (SpecialTokenError, ChatError) as error:
-            name, row = self.unit.pieces[piece].shard.name, batch.rows()[error.index].as_py()
+            name, row = self.unit.pieces[batch.piece(error.index)].shard.name, batch.rows()[error.index].as_py()
             if isinstance(error, SpecialTokenError):
                 raise SpecialTokenError(row, error.byte_offset, error.token, f"{name}, row {row}") from None
             raise CorpusError(*error.inside(f"{name}, row {row}"), code=error.code) from None
@@ -122,7 +124,7 @@ class UnitFiles:
             unit_index(self._folder / UNIT_INDEX_FILE, first_rows, has_names, group_keys, has_mask)
         )
 
-    def add(self, piece: int, batch: Batch) -> int:
+    def add(self, batch: Batch) -> int:
         """Encodes a batch of documents, and gives the number of tokens. Raises SpecialTokenError, ChatError."""
         batch, input_ids, loss_mask = self._encoded(batch)
         self._counts.add(input_ids.values)
@@ -134,7 +136,7 @@ class UnitFiles:
         made = rows(batch, input_ids, self._shape, loss_mask)
         del input_ids, loss_mask  # of a long document they take much memory, and so does writing it
         self._write(made)
-        self._add(piece, batch, made)
+        self._add(batch, made)
         self._digest.add(made)
         return n_tokens
 

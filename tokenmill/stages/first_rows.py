@@ -212,7 +212,7 @@ def _check_group(shard: Shard, batch: Batch, wanted: Requirements) -> None:
     """Raises CorpusError if documents have no value of encode.split_group."""
     if wanted.group_column is not None:
         unit = Unit(shard.name, "", (Piece(shard, None, ""),))
-        GroupKeys(unit, wanted.group_column, wanted.limits).of(0, batch)
+        GroupKeys(unit, wanted.group_column, wanted.limits).of(batch)
 
 
 def _check_chat(shard: Shard, batch: Batch, wanted: Requirements) -> None:

@@ -153,7 +153,7 @@ def _tasks(subject: Subject, project: Project, drops: Mapping[str, DropList]) ->
             entry=entry,
             tokens=subject.folder / entry.name,
             unit=unit,
-            rules=DocumentRules(project.params.source, project.memory.limits, drop.find),
+            rules=DocumentRules(project.params.source, project.memory.limits, drop.finder),
             judge=judges[entry.name],
             sample=_sample(unit, entry, project.params.validate_.sample_documents),
             group_column=None if manifest.files is None else manifest.files.split_group,

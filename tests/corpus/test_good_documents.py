@@ -1,0 +1,103 @@
+"""The documents of small files come in batches that span files, and are those that each file has by itself."""
+
+from pathlib import Path
+
+import pytest
+
+from tokenmill.config.source_params import Source
+from tokenmill.config.sources import DocumentSource
+from tokenmill.corpus.drop import DropLine, DropList
+from tokenmill.corpus.good_documents import GoodDocuments
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.reader import Batch
+from tokenmill.corpus.shards import Shard
+from tokenmill.corpus.units import Piece, Unit
+from tokenmill.errors import CorpusError
+
+SOURCE = DocumentSource(None, (), "text", "id", None, "as_text", 1.0, None, None, None)
+LIMITS = Limits(10_000, 10_000)
+FILES = {
+    "a.txt": b"one",
+    "b.jsonl": b'{"id": "x", "text": "two"}\n{"id": "y", "text": "three"}\n',
+    "c.txt": "vi\u00e9r".encode(),
+    "d.txt": b"",
+    "e.txt": b"\xff not UTF-8",
+    "f.txt": b"six",
+}
+TEXTS = ["one", "two", "three", "vi\u00e9r", "six"]
+
+
+def unit_of(folder: Path, files: dict[str, bytes]) -> Unit:
+    pieces = []
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+        pieces.append(Piece(Shard(folder / name, name, len(content), SOURCE), None, ""))
+    return Unit("unit", "unit", tuple(pieces))
+
+
+def documents_of(unit: Unit, drops: DropList, limits: Limits = LIMITS, on_bad: str = "quarantine") -> GoodDocuments:
+    source = Source.model_construct(on_bad_document=on_bad, on_bad_shard="fail")
+    return GoodDocuments(unit, source, limits, lambda _bytes, _tokens: None, drops.finder)
+
+
+def rows_of(batches: list[Batch]) -> list[tuple[int, int, str, str]]:
+    """Piece, row, id and text of each document."""
+    return [
+        (one.piece(i), row, one.ids[i].as_py(), text.as_py())
+        for one in batches
+        for i, (row, text) in enumerate(zip(one.rows().to_pylist(), one.texts, strict=True))
+        if one.ids is not None
+    ]
+
+
+def test_a_batch_spans_files_and_knows_the_file_of_each_document(tmp_path: Path) -> None:
+    documents = documents_of(unit_of(tmp_path, FILES), DropList([]))
+    (batch,) = documents
+    assert rows_of([batch]) == [
+        (0, 0, "0", "one"),
+        (1, 0, "x", "two"),
+        (1, 1, "y", "three"),
+        (2, 0, "0", "vi\u00e9r"),
+        (5, 0, "0", "six"),
+    ]
+    assert batch.file_bytes == sum(map(len, FILES.values()))
+    assert [(bad.piece, bad.row) for bad in documents.left] == [(4, 0)]
+    assert batch.n_by_piece(6).tolist() == [1, 2, 1, 0, 0, 1]
+    assert [(piece, one.texts.to_pylist()) for piece, one in batch.slice(1, 3).by_piece()] == [
+        (1, ["two", "three"]),
+        (2, ["vi\u00e9r"]),
+    ]
+
+
+def test_with_a_list_to_leave_out_the_other_documents_are_the_same(tmp_path: Path) -> None:
+    unit = unit_of(tmp_path, FILES)
+    documents = documents_of(
+        unit, DropList([DropLine("line 2", "y", None, "asked"), DropLine("line 3", "z", None, "asked")])
+    )
+    found = rows_of(list(documents))
+    assert found == [one for one in rows_of(list(documents_of(unit, DropList([])))) if one[2] != "y"]
+    assert [(one.piece, one.row, one.id) for one in documents.dropped] == [(1, 1, "y")]
+
+
+def test_batches_have_about_a_megabyte_however_small_the_files_are(tmp_path: Path) -> None:
+    files = {f"{i:03}.txt": b"%03d" % i * 10_000 for i in range(100)}
+    batches = list(documents_of(unit_of(tmp_path, files), DropList([]), Limits(None, None)))
+    assert [text for one in batches for text in one.texts.to_pylist()] == [
+        content.decode() for content in files.values()
+    ]
+    assert all(900_000 < one.text_bytes < 1_200_000 for one in batches[:-1])
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"\xff", "f.txt, row 0: the text: expected UTF-8; found 0xff"),
+        (b"x" * 20_000, "f.txt, row 0: the document is longer than 10,000 bytes"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n", "f.txt: is a pointer of Git LFS"),
+    ],
+)
+def test_what_is_wrong_with_a_small_file_is_said_as_of_any_other(tmp_path: Path, content: bytes, what: str) -> None:
+    unit = unit_of(tmp_path, {"a.txt": b"one", "f.txt": content})
+    with pytest.raises(CorpusError, match=r"^f\.txt") as raised:
+        list(documents_of(unit, DropList([]), on_bad="fail"))
+    assert what in str(raised.value)

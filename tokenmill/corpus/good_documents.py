@@ -1,0 +1,192 @@
+"""Reads the good documents of a unit, and tells what is bad or left out."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+
+from tokenmill.config.source_params import Source
+from tokenmill.console import Advance
+from tokenmill.corpus.bad_documents import (
+    N_FOUND_MAX,
+    N_LISTED_MAX,
+    Bad,
+    BadDocument,
+    BadInputError,
+    ColumnError,
+    PieceDamagedError,
+    joined,
+)
+from tokenmill.corpus.drop import DroppedDocument
+from tokenmill.corpus.dropped import FindDropped, without
+from tokenmill.corpus.limits import UNBOUNDED, Limits
+from tokenmill.corpus.reader import Batch, put_together, read_batches
+from tokenmill.corpus.shards import Shard
+from tokenmill.corpus.small_texts import small_text
+from tokenmill.corpus.units import Piece, Unit
+from tokenmill.errors import CorpusError, DamagedError, PassingError, UnitTimeoutError
+from tokenmill.process_memory import give_memory_back
+
+_JOINED_BYTES = 1 << 20  # of text in batches that are put together
+_BYTES_TO_GIVE_BACK = 64_000_000  # of text that has been read
+
+
+class _Enough(Exception):
+    """Stops reading a file in which _N_FOUND_MAX bad documents were found."""
+
+
+class GoodDocuments:
+    """The good documents of a unit. Iterating gives batches, in which the documents of small files are together. `left` collects
+    the bad documents and damaged pieces that were left out so far, if `source` allows that. `dropped` collects the documents that
+    `find` says are to be left out; None: none are.
+
+    Pieces that are marked as damaged are skipped. `advance` is called with the file bytes of each finished batch. Iterating
+    raises PieceDamagedError for a newly found damaged piece, and CorpusError for anything that `source` does not let pass.
+    """
+
+    def __init__(self, unit: Unit, source: Source, limits: Limits, advance: Advance, find: FindDropped | None) -> None:
+        self.left: list[BadDocument] = []
+        self.dropped: list[DroppedDocument] = []
+        self.unit = unit
+        self._source = source
+        self._limits = limits
+        self._advance = advance
+        self._find = find
+        self._n_bytes = 0  # of text since memory was given back
+
+    def __iter__(self) -> Iterator[Batch]:
+        held: list[Batch] = []
+        n_held = 0
+        for batch in self._by_piece():
+            if held and n_held + batch.text_bytes > _JOINED_BYTES:
+                yield from self._together(held)
+                held, n_held = [], 0
+            held.append(batch)
+            n_held += batch.text_bytes
+        if held:
+            yield from self._together(held)
+
+    def _together(self, some: Sequence[Batch]) -> Iterator[Batch]:
+        """Gives batches as one, since each costs the stages as much as thousands of documents, and says so when it is finished."""
+        batch = put_together(some)
+        yield batch
+        self._n_bytes += batch.text_bytes
+        if self._n_bytes >= _BYTES_TO_GIVE_BACK:
+            self._n_bytes = 0
+            give_memory_back()
+        self._advance(batch.file_bytes, 0)
+
+    def _by_piece(self) -> Iterator[Batch]:
+        """The batches of each piece, and those of small files of plain text."""
+        source, reading = self._source, self.unit.source.reading
+        small: list[tuple[int, str]] = []
+        n_small = 0
+        for i, piece in enumerate(self.unit.pieces):
+            text = small_text(piece, reading, self._limits) if self._find is None else None
+            if small and (text is None or n_small >= _JOINED_BYTES):
+                yield self._small(small)
+                small, n_small = [], 0
+            if text is not None:
+                small.append((i, text))
+                n_small += piece.n_bytes
+                continue
+            if piece.damage is not None:
+                self.left.append(BadDocument(None, None, piece.damage, None, i))
+                continue
+            on_bad = partial(self._leave, i, piece) if source.on_bad_document == "quarantine" else None
+            drop = None if self._find is None else partial(self._drop, self._find, i, piece)
+            try:
+                for batch in read_batches(piece.shard, reading, piece.part, on_bad, self._limits, drop):
+                    yield replace(batch, pieces=pa.repeat(pa.scalar(i, pa.int32()), len(batch.texts)))
+            except PassingError:
+                raise
+            except CorpusError as error:
+                if not isinstance(error, DamagedError) or source.on_bad_shard == "fail":
+                    raise self._error_with_all_bad(i, error) from None
+                reason = str(error).removeprefix(f"{piece.shard.name}: ")
+                raise PieceDamagedError(str(error), self.unit.without({i: reason})) from None
+        if small:
+            yield self._small(small)
+
+    def _small(self, found: Sequence[tuple[int, str]]) -> Batch:
+        """The batch of files that are one document each, given their pieces and texts."""
+        pieces, texts = zip(*found, strict=True)
+        shards = [self.unit.pieces[i].shard for i in pieces]
+        ids = [shard.id_of(0, is_whole=True) for shard in shards] if self.unit.source.id_column is not None else None
+        return Batch(
+            0,
+            pa.array(texts, pa.large_string()),
+            None if ids is None else pa.array(ids, pa.large_string()),
+            sum(shard.n_bytes for shard in shards),
+            pa.array([0] * len(pieces), pa.int64()),
+            pieces=pa.array(pieces, pa.int32()),
+        )
+
+    def _error_with_all_bad(self, first: int, error: CorpusError) -> CorpusError:
+        """Gives `error`, or a BadInputError if more is bad from the piece with the index `first` on.
+
+        Reads the rest of the unit only to list what is bad. Stops early in a file with very many bad documents, since a wrong
+        text_column makes all bad.
+        """
+        source, reading = self._source, self.unit.source.reading
+        n = 0
+        shown: dict[str, list[Bad]] = {}
+        is_all = True
+
+        def add(name: str, words: str, setting: str | None) -> None:
+            nonlocal n
+            n += 1
+            if name in shown or len(shown) < N_LISTED_MAX:
+                shown[name] = joined(shown.get(name, []), Bad(words, setting=setting))[:N_LISTED_MAX]
+
+        for piece in self.unit.pieces[first:]:
+            n_before = n
+
+            def on_bad(bad: BadDocument, piece: Piece = piece, n_before: int = n_before) -> None:
+                if source.on_bad_document == "fail":
+                    add(piece.shard.name, f"{piece.shard.name}, {bad.place}: {bad.reason}", bad.setting)
+                if n - n_before >= N_FOUND_MAX:
+                    raise _Enough
+
+            try:
+                if piece.damage is None:
+                    deque(read_batches(piece.shard, reading, piece.part, on_bad, self._limits), maxlen=0)
+            except (_Enough, PassingError, UnitTimeoutError):  # the error found before matters more than the time limit
+                is_all = False
+            except ColumnError as other:
+                add(piece.shard.name, other.words, other.setting)
+            except CorpusError as other:
+                if not isinstance(other, DamagedError) or source.on_bad_shard == "fail":
+                    add(piece.shard.name, str(other), None)
+        return error if n < 2 else BadInputError(n, shown, is_all)
+
+    def _drop(
+        self,
+        find: FindDropped,
+        i: int,
+        piece: Piece,
+        row: int,
+        texts: pa.LargeStringArray,
+        ids: pa.LargeStringArray | None,
+    ) -> pa.LargeStringArray:
+        """The texts with a null for each dropped document."""
+        found = find(piece.shard.name, row, texts, ids)
+        if not found:
+            return texts
+        self.dropped += (one.moved(-piece.first_row, i) for one in found)
+        return without(texts, [one.row - row for one in found])
+
+    def _leave(self, i: int, piece: Piece, bad: BadDocument) -> None:
+        self.left.append(bad.moved(-piece.first_row, -piece.first_line, i))
+
+
+def good_batches(shard: Shard, source: Source, find: FindDropped | None, limits: Limits = UNBOUNDED) -> Iterator[Batch]:
+    """The shard's good documents, for statistics, without those that `find` finds. Skips bad documents if `source` allows that, and
+    ends where the shard is damaged. Raises CorpusError for anything that `source` does not let pass."""
+    try:
+        unit = Unit(shard.name, "", (Piece(shard, None, ""),))
+        yield from GoodDocuments(unit, source, limits, lambda _bytes, _tokens: None, find)
+    except PieceDamagedError:
+        return
