@@ -28,11 +28,12 @@ from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.units import Unit, cut
 from tokenmill.dataset.entries import InputRows, InputShard, OutputShard, ReadingEntry
-from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, read_manifest, write_manifest
+from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
 from tokenmill.pipeline.task_batches import groups_of, tasks_max
 from tokenmill.pipeline.unit_content import content
 from tokenmill.rounds import Task
 from tokenmill.storage.unit_store import unit_key
+from tokenmill_reader.manifest import MANIFEST_FILE
 
 SCENARIOS = {
     "52 GB": (200, 52 * 10**9, 1, 16),

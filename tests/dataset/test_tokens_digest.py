@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from tests.builders.conversation_sets import TOKENIZER
 from tokenmill.dataset.entries import InputRows, OutputShard
-from tokenmill.dataset.manifest import Manifest, tokens_digest
+from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tokens_digest import TokensDigest
 from tokenmill.formats.parquet import read_tokens, write_tokens
 from tokenmill.formats.tokens import schema
+from tokenmill_reader.manifest import tokens_digest
 
 
 def rows_of(lists: Sequence[Sequence[int]], masks: Sequence[Sequence[int]] | None = None) -> pa.RecordBatch:

@@ -13,9 +13,10 @@ from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.source_shards import find_documents
 from tokenmill.dataset.entries import InputRows
 from tokenmill.dataset.input_files import inputs_of, parts_of, units_of
-from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest
+from tokenmill.dataset.manifest import Manifest
 from tokenmill.errors import CorpusError, ParamsError, ValidationError
 from tokenmill.layout import PARAMS_FILE
+from tokenmill_reader.manifest import MANIFEST_FILE
 
 
 def find_inputs(

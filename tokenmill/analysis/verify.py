@@ -27,14 +27,14 @@ from tokenmill.console import Progress, progress
 from tokenmill.corpus.dropped import find_rows
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.dataset.entries import TableFile
-from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, read_manifest
+from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.errors import ValidationError
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY
 from tokenmill.rounds import Round, Rounds, T, Task
 from tokenmill.storage.unit_store import Done
 from tokenmill.versioning.stored import TOKENIZER, folder_name
 from tokenmill_reader.copy_check import files_below
-from tokenmill_reader.manifest import check_is_dataset
+from tokenmill_reader.manifest import MANIFEST_FILE, check_is_dataset
 
 Result = Literal["right", "wrong", "not checked"]
 

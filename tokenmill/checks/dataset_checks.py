@@ -26,8 +26,8 @@ from tokenmill.checks.set_checks import SetStore, wrong_sets
 from tokenmill.checks.subject import RightFile, Subject
 from tokenmill.checks.table_checks import wrong_tables
 from tokenmill.dataset.entries import OutputShard, TableFile
-from tokenmill.dataset.manifest import MANIFEST_FILE
 from tokenmill.rounds import Rounds
+from tokenmill_reader.manifest import MANIFEST_FILE
 from tokenmill_reader.regular_files import read
 
 

@@ -12,10 +12,11 @@ from tokenmill.checks.subject import Subject
 from tokenmill.checks.table_checks import TABLES
 from tokenmill.corpus.drop import DropLine, DropList, DroppedDocument
 from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
-from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest
+from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.errors import ValidationError
 from tokenmill_reader.checked_parquet import parquet_file
+from tokenmill_reader.manifest import MANIFEST_FILE
 
 _COLUMNS = ["id", "shard", "row", "file", "sha256"]
 

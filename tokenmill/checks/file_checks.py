@@ -27,7 +27,6 @@ from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import read_index, trained, unit_index
 from tokenmill.dataset.entries import OutputShard
 from tokenmill.dataset.group_keys import GroupKeys, Groups, KnownGroups
-from tokenmill.dataset.manifest import MANIFEST_FILE
 from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens_digest import TokensDigest
@@ -37,6 +36,7 @@ from tokenmill.formats.tokens import id_type, schema
 from tokenmill.rounds import Task
 from tokenmill_reader.checked_parquet import parquet_file
 from tokenmill_reader.formats.parquet import check_counts
+from tokenmill_reader.manifest import MANIFEST_FILE
 from tokenmill_reader.quantities import size
 
 _END = 2**31 - 1

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tokenmill.dataset.manifest import MANIFEST_FILE
 from tokenmill.errors import TokenmillError, ValidationError
+from tokenmill_reader.manifest import MANIFEST_FILE
 
 BUILD = "Run `tokenmill build`."
 FORCE = "Run `tokenmill build --force`."

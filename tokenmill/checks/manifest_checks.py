@@ -12,12 +12,13 @@ from tokenmill.checks.findings import BUILD, COPY, FORCE, Finding, NotChecked, i
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.corpus.shards import Shard
 from tokenmill.dataset.entries import InputRows
-from tokenmill.dataset.manifest import DOCUMENTS_FOLDER, MANIFEST_FILE, Manifest
+from tokenmill.dataset.manifest import Manifest
 from tokenmill.formats.tokens import id_type
 from tokenmill.storage.file_facts import Digests
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader import copy_check
 from tokenmill_reader.checked_parquet import read_table
+from tokenmill_reader.manifest import DOCUMENTS_FOLDER, MANIFEST_FILE
 from tokenmill_reader.manifest import wrong_names as names_not_allowed
 from tokenmill_reader.regular_files import sha256_file
 

@@ -13,7 +13,7 @@ from tokenmill.checks.findings import FORCE, Finding, NotChecked, in_manifest, o
 from tokenmill.checks.subject import RightFile, Subject, encoded_units, table_inputs
 from tokenmill.console import Advance
 from tokenmill.dataset.entries import Files, FileSet, SetPart
-from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest
+from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import has_column
 from tokenmill.errors import ValidationError
 from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, Items, n_tokens_of
@@ -26,6 +26,7 @@ from tokenmill.formats.interface import Format
 from tokenmill.rounds import Round, Rounds, Task, do
 from tokenmill.storage.unit_store import unit_key
 from tokenmill_reader.formats.items import Shape
+from tokenmill_reader.manifest import MANIFEST_FILE
 from tokenmill_reader.regular_files import read
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,12 +30,16 @@ from tokenmill.errors import ValidationError as DatasetError
 from tokenmill.errors import first_finding
 from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.storage.atomic import write_atomic
+from tokenmill_reader.manifest import (
+    DOCUMENTS_FOLDER,
+    FORMAT_VERSION,
+    MANIFEST_FILE,
+    READ_VERSIONS,
+    dataset_above,
+    tokens_digest,
+)
 from tokenmill_reader.regular_files import read
 
-MANIFEST_FILE = "manifest.json"
-DOCUMENTS_FOLDER = "documents"  # the folder of the documents' own files in the dataset, since format 8
-FORMAT_VERSION = 9
-_READ = range(3, FORMAT_VERSION + 1)  # readable format versions; earlier ones lack the fields with a default
 _SINCE_5 = ("files", "sets", "packed", "blends", "sources")
 
 
@@ -244,13 +248,6 @@ def _columns(one: ReadingEntry) -> tuple[str, str | None, str | None]:
     return one.text_column, one.id_column, one.text_separator
 
 
-def tokens_digest(tokenizer_digest: str, files: Iterable[tuple[str, str]], rule: int = 2) -> str:
-    """The sha256, in hex, over a tokenizer's digest, and the name and digest of each file of a dataset's documents, in order.
-    `rule`: 1 if the digests are those of the files' bytes, as up to format 8; 2 if they are TokensDigest's."""
-    lines = [f"tokens {rule} {tokenizer_digest}", *(f"{sha256} {name}" for name, sha256 in files)]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
 def engine_version() -> str:
     """The version of tokenmill with the digest of the core's code."""
     return f"tokenmill {tokenmill.__version__}, core {_core.CODE_HASH[:16]}"
@@ -279,17 +276,11 @@ def read_manifest_file(path: Path) -> Manifest:
     return parse_manifest(content, str(path))
 
 
-def dataset_above(folder: Path) -> Path | None:
-    """The dataset around this folder, such as data/tokens for data/tokens/documents; None if there is none."""
-    datasets = (one for one in folder.parents if (one / DOCUMENTS_FOLDER).is_dir() and (one / MANIFEST_FILE).exists())
-    return next(datasets, None)
-
-
 def parse_manifest(content: bytes, place: str) -> Manifest:
     """Parses the content of a manifest. Raises a ValidationError (of tokenmill.errors) that begins with `place`."""
     try:
         form = _Form.model_validate_json(content).format_version
-        if form in _READ:
+        if form in READ_VERSIONS:
             return Manifest.model_validate_json(content)
     except ValidationError as error:
         raise DatasetError(
@@ -297,6 +288,6 @@ def parse_manifest(content: bytes, place: str) -> Manifest:
         ) from None
     age = "an older" if form < FORMAT_VERSION else "a newer"
     raise DatasetError(
-        f"{place}: format_version: found {form}, expected {_READ[0]} to {FORMAT_VERSION}: {age} tokenmill made this dataset. "
-        "Run `tokenmill build --force` to build it again, or read it with the version of tokenmill that made it."
+        f"{place}: format_version: found {form}, expected {READ_VERSIONS[0]} to {FORMAT_VERSION}: {age} tokenmill made this "
+        "dataset. Run `tokenmill build --force` to build it again, or read it with the version of tokenmill that made it."
     )

@@ -16,7 +16,7 @@ from tokenmill.corpus.quarantine import QUARANTINE_FILE, LeftOut, left_out, read
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import read_index, unit_of_index
 from tokenmill.dataset.entries import InputRows, OutputShard
-from tokenmill.dataset.manifest import DOCUMENTS_FOLDER, MANIFEST_FILE, Manifest, read_manifest_file
+from tokenmill.dataset.manifest import Manifest, read_manifest_file
 from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.errors import ValidationError
@@ -25,6 +25,7 @@ from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENS_DIRE
 from tokenmill.storage.atomic import md5_file
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import Done, UnitStore
+from tokenmill_reader.manifest import DOCUMENTS_FOLDER, MANIFEST_FILE
 from tokenmill_reader.quantities import size
 from tokenmill_reader.regular_files import sha256_file
 

@@ -13,7 +13,7 @@ from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, check_limit, write_quarantine
 from tokenmill.corpus.units import Unit, source_name
 from tokenmill.dataset.entries import ChatEntry, Files, InputShard, OutputShard
-from tokenmill.dataset.manifest import Manifest, tokens_digest, write_manifest
+from tokenmill.dataset.manifest import Manifest, write_manifest
 from tokenmill.dataset.tables import UNIT_INDEX_FILE, TableInput, write_tables
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, output_shard
 from tokenmill.errors import ParamsError
@@ -31,6 +31,7 @@ from tokenmill.storage.atomic import write_directory
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import Done
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.manifest import tokens_digest
 from tokenmill_reader.regular_files import sha256_file
 
 

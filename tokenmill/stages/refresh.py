@@ -14,7 +14,7 @@ from tokenmill.artifacts.model_card import read_card
 from tokenmill.console import say
 from tokenmill.corpus.drop import drop_list
 from tokenmill.corpus.good_documents import good_batches
-from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_manifest
+from tokenmill.dataset.manifest import Manifest, parse_manifest, read_manifest
 from tokenmill.errors import ParamsError, TokenmillError, ValidationError, VersionsError
 from tokenmill.layout import LOCK_FILE, OBJECTS_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.pipeline.arrivals import list_inputs
@@ -29,6 +29,7 @@ from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning import dvc_repository, git
 from tokenmill.versioning.registry import order_of, read_at, versions_in
+from tokenmill_reader.manifest import MANIFEST_FILE
 
 CANDIDATE_DIRECTORY = f"{SCRATCH_DIRECTORY}/candidate"
 

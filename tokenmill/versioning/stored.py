@@ -15,11 +15,12 @@ from typing import NamedTuple
 from tokenmill.checks.findings import raise_first
 from tokenmill.checks.manifest_checks import wrong_digest, wrong_names
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
-from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, parse_manifest
+from tokenmill.dataset.manifest import Manifest, parse_manifest
 from tokenmill.errors import CorpusError, PassingError, ValidationError
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.storage import anywhere
 from tokenmill.storage.json_files import parse_json
+from tokenmill_reader.manifest import MANIFEST_FILE
 from tokenmill_reader.regular_files import sha256_file
 
 TOKENS = Path(TOKENS_DIRECTORY).name

@@ -11,7 +11,7 @@ from typing import Literal
 
 from tokenmill.checks.manifest_checks import wrong_file
 from tokenmill.console import Progress, progress
-from tokenmill.dataset.manifest import MANIFEST_FILE, parse_manifest, read_manifest
+from tokenmill.dataset.manifest import parse_manifest, read_manifest
 from tokenmill.errors import CorpusError, PassingError, StorageError, ValidationError, VersionsError
 from tokenmill.layout import DVC_LOCK_FILE, TOKENS_DIRECTORY, UPLOADS_FILE
 from tokenmill.storage import anywhere
@@ -31,6 +31,7 @@ from tokenmill.versioning.stored import (
     manifest_content,
     named_files,
 )
+from tokenmill_reader.manifest import MANIFEST_FILE
 from tokenmill_reader.regular_files import read, sha256_file
 
 _N_SENT_AT_ONCE = 4  # each has up to four parts of 16 MiB in memory
