@@ -86,12 +86,16 @@ def make_database(path: Path) -> None:
     if path.exists():
         return
     with tempfile.TemporaryDirectory(dir=path.parent) as home:
-        command = [str(Path(sys.executable).parent / "prefect"), "server", "database", "upgrade", "-y"]
-        done = subprocess.run(
-            command, env={**os.environ, "PREFECT_HOME": home}, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+        upgrade(Path(home))
         (Path(home) / "prefect.db").replace(path)
+
+
+def upgrade(home: Path) -> None:
+    """Runs Prefect's migrations on the database of a Prefect home, and makes it if it is missing."""
+    command = [str(Path(sys.executable).parent / "prefect"), "server", "database", "upgrade", "-y"]
+    environment = {**os.environ, "PREFECT_HOME": str(home)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def prefect_home(folder: Path, database: Path) -> Path:

@@ -3,12 +3,14 @@
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.builders.prefect_server import Server, prefect_home, recorded_runs
+from tests.builders.prefect_server import Server, prefect_home, recorded_runs, upgrade
 from tests.conftest import Project
+from tokenmill.orchestration.home import _make_tables
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +42,23 @@ def revision(database: Path) -> str:
 
 def state(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
+
+
+def test_a_new_database_has_the_tables_that_prefects_migrations_make(tmp_path: Path, prefect_database: Path) -> None:
+    def tables(database: Path) -> list[tuple[str, list[str]]]:
+        """Names and the lines of SQL, sorted because a migration that copies a table writes its constraints in any order."""
+        with closing(sqlite3.connect(database)) as connection:
+            found = connection.execute(
+                "select name, sql from sqlite_master where sql is not null order by 1"
+            ).fetchall()
+        return [(name, sorted(line.strip(" \t,") for line in sql.splitlines())) for name, sql in found]
+
+    database = tmp_path / "prefect.db"
+    _make_tables(database)
+    assert len(tables(database)) > 100
+    upgrade(tmp_path)  # a newer Prefect than that of the tables brings them up to date
+    assert tables(database) == tables(prefect_database)
+    assert revision(database) == revision(prefect_database)
 
 
 def test_two_builds_at_once_have_their_own_databases_and_do_not_touch_the_newer_one_of_the_account(
