@@ -1,5 +1,6 @@
 """The program: the command `tokenmill`, and python -m tokenmill."""
 
+import gc
 import os
 import signal
 import sys
@@ -24,6 +25,7 @@ def program() -> int:
     except KeyboardInterrupt:  # while modules are imported; later main() itself says so
         print("tokenmill: interrupted.", file=sys.stderr)
         code = EXIT_INTERRUPTED
+    gc.freeze()  # on exit, Python looks for garbage among all objects: 1 s after a build with Prefect, 0.3 s after an inline one
     for number in (signal.SIGINT, signal.SIGTERM):  # what still runs at the end, a signal ends without a traceback
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
