@@ -39,6 +39,26 @@ def test_an_inline_build_and_one_with_nothing_to_do_do_not_import_prefect(projec
     assert project.run(sys.executable, "-c", script).returncode == 0
     project.set(run__engine="threads")
     assert project.run(sys.executable, "-c", script).returncode == 0
+    for path in (project.root / "data/raw").glob("*.jsonl"):
+        path.touch()
+    assert project.run(sys.executable, "-c", script).returncode == 0
+
+
+def test_a_server_starts_before_dvc_looks_at_the_files_if_a_file_of_documents_is_new(project: Project) -> None:
+    project.build()
+    project.set(run__engine="threads")
+    script = """
+import sys
+from tokenmill.orchestration import session
+from tokenmill.pipeline.build import Build
+Build.settle_first = lambda build: sys.exit(3 if "prefect" in sys.modules else 4)
+session._start_server = lambda build: __import__("prefect")
+from tokenmill.cli.main import main
+main(["build"])
+"""
+    assert project.run(sys.executable, "-c", script).returncode == 4
+    project.write("new.jsonl", ["x"])
+    assert project.run(sys.executable, "-c", script).returncode == 3
 
 
 @pytest.mark.slow

@@ -1,28 +1,32 @@
 """Runs a build from the command line as a run of the project's flow."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tokenmill.layout import STAGES
+from tokenmill.layout import DVC_LOCK_FILE, STAGES
 from tokenmill.orchestration.settings import quiet_environment
 from tokenmill.pipeline.build import Build
+from tokenmill.pipeline.input_changes import earlier_inputs
 from tokenmill.summary import StageSummary
+
+if TYPE_CHECKING:
+    from tokenmill.orchestration.server import Server
 
 
 def run_in_flow(build: Build) -> list[StageSummary]:
     """The result of each stage. Prefect is imported only if a stage has to run: the import takes longer than an idle build."""
+    server = None
     if build.stages[0] in STAGES:  # otherwise a project's own stage may have to make the documents first
         _ = build.shards  # missing documents are reported before a server is started
+        if _has_to_run(build):
+            server = _start_server(build)  # it starts up while DVC looks at the files
     first = build.settle_first()
     if first is None:
         return build.summaries
     if first in STAGES:
         from tokenmill.stages.mistakes import refuse_mistakes
 
-        refuse_mistakes(build)  # before a server is started
-    quiet_environment()
-    from tokenmill.orchestration.server import Server
-
-    server = Server.start(build)  # it starts up while the other modules are imported
+        refuse_mistakes(build)
+    server = server or _start_server(build)
     from tokenmill.orchestration.project_flows import load_flow
 
     arguments = (str(build.root), build.only, build.force, build.rehash)
@@ -34,3 +38,19 @@ def run_in_flow(build: Build) -> list[StageSummary]:
         server.outcome if done is None else done
     )  # None: the server went away before the end
     return summaries
+
+
+def _has_to_run(build: Build) -> bool:
+    """Whether a quick look shows that a stage has to run: nothing was built yet, or the dataset was made from files of other names
+    or lengths. No file is read for it."""
+    if build.force or not (build.root / DVC_LOCK_FILE).exists():
+        return True
+    earlier = {one.name: one.n_bytes for one in earlier_inputs(build.root, "encode")}
+    return build.only is None and earlier != {shard.name: shard.n_bytes for shard in build.shards}
+
+
+def _start_server(build: Build) -> "Server":
+    quiet_environment()
+    from tokenmill.orchestration.server import Server
+
+    return Server.start(build)
