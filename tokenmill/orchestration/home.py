@@ -12,7 +12,7 @@ from prefect.settings import get_current_settings
 
 from tokenmill.errors import TokenmillError
 from tokenmill.layout import PREFECT_DIRECTORY
-from tokenmill.storage.atomic import read
+from tokenmill_reader.regular_files import read
 
 _TABLES = Path(__file__).with_name("prefect.sql")
 
