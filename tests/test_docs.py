@@ -313,6 +313,6 @@ def test_the_page_of_layers_names_every_folder() -> None:
     folders, rooms = (
         set(re.findall(r"^\| `(\w+)/` \|", text.split("## Layers")[i], flags=re.MULTILINE)) for i in (0, 1)
     )
-    assert len(folders) == 8
+    assert len(folders) == 9
     assert [folder for folder in folders if not (REPOSITORY / folder).is_dir()] == []
     assert rooms == {path.parent.name for path in (REPOSITORY / "tokenmill").glob("*/__init__.py")}

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 import tokenmill
+import tokenmill_reader
 from tests.builders.teams import cli
 from tests.conftest import Project
 from tokenmill import errors
 from tokenmill.error_pages import error_pages
 from tokenmill.errors import TokenmillError, code_of
 
-SOURCES = Path(tokenmill.__file__).parent
+SOURCES = [Path(one.__file__).parent for one in (tokenmill, tokenmill_reader)]
 
 
 def kinds(kind: type[TokenmillError] = TokenmillError) -> list[type[TokenmillError]]:
@@ -23,7 +24,7 @@ def kinds(kind: type[TokenmillError] = TokenmillError) -> list[type[TokenmillErr
 
 def in_sources() -> set[str]:
     """The codes that errors are raised with."""
-    texts = [path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py")]
+    texts = [path.read_text(encoding="utf-8") for folder in SOURCES for path in folder.rglob("*.py")]
     return {code for text in texts for code in re.findall(r'"(TM\d+)"', text)}
 
 

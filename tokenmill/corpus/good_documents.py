@@ -33,6 +33,51 @@ _JOINED_BYTES = 1 << 20  # of text in batches that are put together
 _BYTES_TO_GIVE_BACK = 64_000_000  # of text that has been read
 
 
+class _Together:
+    """Puts small batches of a unit together, because each costs the stages as much as thousands of documents. Each function returns
+    the batches that are complete."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self._texts: list[tuple[int, str]] = []
+        self._held: list[Batch] = []
+        self._n_bytes = 0  # of both
+
+    def add(self, piece: int, batch: Batch) -> Sequence[Batch]:
+        """Adds a batch of the piece with this index."""
+        before = self.rest() if self._n_bytes + batch.text_bytes > _JOINED_BYTES else []
+        self._hold_texts()
+        self._held.append(replace(batch, pieces=pa.repeat(pa.scalar(piece, pa.int32()), len(batch.texts))))
+        self._n_bytes += batch.text_bytes
+        return before
+
+    def add_text(self, piece: int, text: str) -> Sequence[Batch]:
+        """Adds the text of a file that is one document."""
+        before = self.rest() if self._n_bytes + len(text) > _JOINED_BYTES else []
+        self._texts.append((piece, text))
+        self._n_bytes += len(text)
+        return before
+
+    def rest(self) -> Sequence[Batch]:
+        """Gives what was added since the last batch that was complete."""
+        self._hold_texts()
+        held, self._held, self._n_bytes = self._held, [], 0
+        return [put_together(held)] if held else []
+
+    def _hold_texts(self) -> None:
+        if not self._texts:
+            return
+        pieces, texts = zip(*self._texts, strict=True)
+        self._texts = []
+        shards = [self._unit.pieces[i].shard for i in pieces]
+        ids = None
+        if self._unit.source.id_column is not None:
+            ids = pa.array([shard.id_of(0, is_whole=True) for shard in shards], pa.large_string())
+        file_bytes, rows = sum(shard.n_bytes for shard in shards), pa.array([0] * len(pieces), pa.int64())
+        array = pa.array(texts, pa.large_string())
+        self._held.append(Batch(0, array, ids, file_bytes, rows, pieces=pa.array(pieces, pa.int32())))
+
+
 class _Enough(Exception):
     """Stops reading a file in which _N_FOUND_MAX bad documents were found."""
 
@@ -57,40 +102,11 @@ class GoodDocuments:
         self._n_bytes = 0  # of text since memory was given back
 
     def __iter__(self) -> Iterator[Batch]:
-        held: list[Batch] = []
-        n_held = 0
-        for batch in self._by_piece():
-            if held and n_held + batch.text_bytes > _JOINED_BYTES:
-                yield from self._together(held)
-                held, n_held = [], 0
-            held.append(batch)
-            n_held += batch.text_bytes
-        if held:
-            yield from self._together(held)
-
-    def _together(self, some: Sequence[Batch]) -> Iterator[Batch]:
-        """Gives batches as one, since each costs the stages as much as thousands of documents, and says so when it is finished."""
-        batch = put_together(some)
-        yield batch
-        self._n_bytes += batch.text_bytes
-        if self._n_bytes >= _BYTES_TO_GIVE_BACK:
-            self._n_bytes = 0
-            give_memory_back()
-        self._advance(batch.file_bytes, 0)
-
-    def _by_piece(self) -> Iterator[Batch]:
-        """The batches of each piece, and those of small files of plain text."""
-        source, reading = self._source, self.unit.source.reading
-        small: list[tuple[int, str]] = []
-        n_small = 0
+        source, reading, together = self._source, self.unit.source.reading, _Together(self.unit)
         for i, piece in enumerate(self.unit.pieces):
             text = small_text(piece, reading, self._limits) if self._find is None else None
-            if small and (text is None or n_small >= _JOINED_BYTES):
-                yield self._small(small)
-                small, n_small = [], 0
             if text is not None:
-                small.append((i, text))
-                n_small += piece.n_bytes
+                yield from self._given(together.add_text(i, text))
                 continue
             if piece.damage is not None:
                 self.left.append(BadDocument(None, None, piece.damage, None, i))
@@ -99,7 +115,7 @@ class GoodDocuments:
             drop = None if self._find is None else partial(self._drop, self._find, i, piece)
             try:
                 for batch in read_batches(piece.shard, reading, piece.part, on_bad, self._limits, drop):
-                    yield replace(batch, pieces=pa.repeat(pa.scalar(i, pa.int32()), len(batch.texts)))
+                    yield from self._given(together.add(i, batch))
             except PassingError:
                 raise
             except CorpusError as error:
@@ -107,22 +123,17 @@ class GoodDocuments:
                     raise self._error_with_all_bad(i, error) from None
                 reason = str(error).removeprefix(f"{piece.shard.name}: ")
                 raise PieceDamagedError(str(error), self.unit.without({i: reason})) from None
-        if small:
-            yield self._small(small)
+        yield from self._given(together.rest())
 
-    def _small(self, found: Sequence[tuple[int, str]]) -> Batch:
-        """The batch of files that are one document each, given their pieces and texts."""
-        pieces, texts = zip(*found, strict=True)
-        shards = [self.unit.pieces[i].shard for i in pieces]
-        ids = [shard.id_of(0, is_whole=True) for shard in shards] if self.unit.source.id_column is not None else None
-        return Batch(
-            0,
-            pa.array(texts, pa.large_string()),
-            None if ids is None else pa.array(ids, pa.large_string()),
-            sum(shard.n_bytes for shard in shards),
-            pa.array([0] * len(pieces), pa.int64()),
-            pieces=pa.array(pieces, pa.int32()),
-        )
+    def _given(self, batches: Sequence[Batch]) -> Iterator[Batch]:
+        """Gives the batches, and says of each that it is finished once the next is asked for."""
+        for batch in batches:
+            yield batch
+            self._n_bytes += batch.text_bytes
+            if self._n_bytes >= _BYTES_TO_GIVE_BACK:
+                self._n_bytes = 0
+                give_memory_back()
+            self._advance(batch.file_bytes, 0)
 
     def _error_with_all_bad(self, first: int, error: CorpusError) -> CorpusError:
         """Gives `error`, or a BadInputError if more is bad from the piece with the index `first` on.
