@@ -25,3 +25,16 @@ def tokenizer_of(dataset: Path, given: Path | None) -> tuple[Path, Tokenizer]:
     loaded = Tokenizer.load(path)
     is_of_a_build = path.name == "tokenizer.json" and (path.parent / GOLDEN_FILE).exists()
     return (path.parent if is_of_a_build else path), loaded
+
+
+def own_tokenizer(dataset: Path, given: Path | None, digest: str) -> Tokenizer:
+    """A dataset's tokenizer, which must have the digest that the manifest says. Raises TokenizerError if there is none, or another.
+    `given`: see tokenizer_of."""
+    path, loaded = tokenizer_of(dataset, given)
+    if loaded.digest != digest:
+        raise TokenizerError(
+            path,
+            f"expected the dataset's tokenizer, {digest[:16]}…; found {loaded.digest[:16]}….",
+            "Name the right one with --tokenizer.",
+        )
+    return loaded

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tokenmill.analysis.beside import beside, tokenizer_of
+from tokenmill.analysis.beside import beside, own_tokenizer
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.errors import ParamsError, TokenizerError, ValidationError
@@ -105,13 +105,7 @@ def locate_token(dataset: Path, position: int, tokenizer: Path | None) -> Locate
     for name, shard in manifest.outputs():
         if name == document.file:
             check_counts(dataset / name, shard.n_documents, shard.n_tokens)
-    folder, loaded = tokenizer_of(dataset, tokenizer)
-    if loaded.digest != manifest.tokenizer_digest:
-        raise TokenizerError(
-            folder,
-            f"expected the dataset's tokenizer, {manifest.tokenizer_digest[:16]}…; found {loaded.digest[:16]}….",
-            "Name the right one with --tokenizer.",
-        )
+    loaded = own_tokenizer(dataset, tokenizer, manifest.tokenizer_digest)
     return Located(dataset, asked, 1, [document], _token(dataset, document, position, loaded), "")
 
 
@@ -252,7 +246,7 @@ def _token(dataset: Path, document: LocatedDocument, position: int, tokenizer: T
 
 def _ids_of(path: Path, row: int) -> tuple[list[int], list[int] | None]:
     """The ids in a row of a file of the dataset, and the loss mask where it has one; no ids if there is no such row."""
-    with _reading(path), parquet_file(path) as file:
+    with reading(path), parquet_file(path) as file:
         for group in range(file.num_row_groups):
             n_rows = file.metadata.row_group(group).num_rows
             if row < n_rows:
@@ -273,12 +267,12 @@ def _index(dataset: Path) -> Iterator[pq.ParquetFile]:
             "expected the dataset's document index; nothing is there.",
             "Copy the folder tables beside the dataset, or make it with `tokenmill build`.",
         )
-    with _reading(path), parquet_file(path) as index:
+    with reading(path), parquet_file(path) as index:
         yield index
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
     """Names the file in errors of pyarrow in the block."""
     try:
         yield

@@ -16,7 +16,7 @@ from tokenmill.terminal import as_shown
 SCHEMA = 1
 """Version of the envelope. It rises when a field is removed or changes its meaning, not when one is added."""
 
-STREAMS = ("serve",)
+STREAMS = ("serve", "view")
 """Commands that print one JSON object per line while they run."""
 
 

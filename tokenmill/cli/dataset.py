@@ -1,4 +1,4 @@
-"""The commands about a token dataset: verify, info and locate."""
+"""The commands about a token dataset: verify, info, locate and view."""
 
 import argparse
 import dataclasses
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenmill.cli.answer import Answer, text
+from tokenmill.cli.answer import Answer, print_result, text
 from tokenmill.cli.versions import find_params
 from tokenmill.errors import EXIT_DONE, EXIT_ERROR, EXIT_NO, CorpusError, ParamsError
 from tokenmill.layout import PARAMS_FILE, TOKENS_DIRECTORY
@@ -82,6 +82,20 @@ def add_commands(commands: "Commands") -> None:
     )
     _add_tokenizer(locate)
     locate.set_defaults(run=_locate)
+    view = commands.add_parser(
+        "view",
+        help="show a token dataset in the browser",
+        description="Serves a page on 127.0.0.1 until Ctrl-C: documents and sequences with their tokens, masks and splits; a search"
+        " by text, token or id; the vocabulary with its counts; and two tokenizers beside each other on a text that you type. It "
+        "prints the page's address, which has a secret, so that other users of the machine get nothing. Nothing is changed. With "
+        "--json, it prints one JSON object with the address when the page is ready.",
+        epilog="example: tokenmill view data/tokens --other gpt2.tokenizer.json",
+    )
+    _add_dataset(view)
+    _add_tokenizer(view)
+    view.add_argument("--other", type=Path, metavar="PATH", help="another tokenizer, to compare with the dataset's")
+    view.add_argument("--port", type=int, default=0, metavar="N", help="the port of the page (default: a free one)")
+    view.set_defaults(run=_view)
 
 
 def _add_dataset(parser: argparse.ArgumentParser, or_url: bool = False) -> None:
@@ -196,6 +210,20 @@ def _locate(asked: argparse.Namespace) -> Answer:
     else:
         found = locate_digest(dataset, asked.digest)
     return text(found.as_json(), lines_of(found), EXIT_DONE if found.n_found else EXIT_NO)
+
+
+def _view(asked: argparse.Namespace) -> Answer:
+    from tokenmill.view.dataset_view import DatasetView
+    from tokenmill.view.server import ViewServer
+
+    dataset = Path(_dataset(asked))
+    with ViewServer(DatasetView(dataset, asked.tokenizer, asked.other), asked.port) as server:
+        if getattr(asked, "json", False):
+            print_result("view", {"url": server.url})
+        else:
+            print(server.url, flush=True)
+        server.serve_forever()
+    return Answer({"did": "the page is closed"}, lambda: None, is_asked_for=False)
 
 
 def _dataset(asked: argparse.Namespace) -> Path | str:

@@ -1,0 +1,1 @@
+"""A page that shows a token dataset, for one person on one machine."""

@@ -1,0 +1,236 @@
+"""Answers the page's questions about a dataset, as values of JSON; each answer reads a bounded part of the files."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import tokenmill
+from tokenmill.analysis.beside import beside, own_tokenizer
+from tokenmill.analysis.info import info, lines_of
+from tokenmill.dataset.manifest import read_manifest
+from tokenmill.dataset.tables import DOCUMENTS_FILE, TOKENS_PER_ID_FILE
+from tokenmill.errors import ParamsError, TokenmillError
+from tokenmill.layout import TABLES_DIRECTORY, TOKENIZER_DIRECTORY
+from tokenmill.terminal import as_shown
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.view.documents import DocumentIndex, Documents
+from tokenmill.view.search import finder
+from tokenmill.view.vocabulary import Vocabulary
+from tokenmill_reader.boundaries import NO_LABEL
+
+_TEXT_CHARACTERS_MAX = 5_000  # that are encoded at once: an address has up to 64 kB
+_ROWS_MAX = 100  # of a list
+_TOKENS_MAX = 2_000  # of an item that are shown at once
+_SCAN_TOKENS_MAX = 1 << 22  # that one search decodes: a second, and with the engine tokenizers some
+_N_BEGINNING = 24  # tokens of an item in a list
+_BATCH = 32  # items that a search reads at a time
+
+
+class ItemSet(NamedTuple):
+    """Items that the page lists. `kind`: documents or sequences. `open`: gives the items when they are first needed. `split`,
+    `source`: None if there is only one."""
+
+    name: str
+    kind: str
+    n_items: int
+    split: str | None
+    source: str | None
+    open: Callable[[], Any]
+
+
+class Asked(dict[str, str]):
+    """The parameters of a question."""
+
+    def number(self, name: str, end: int) -> int:
+        """A parameter that is a number from 0 on and less than `end`; 0 by default. Raises ParamsError."""
+        found = self.get(name, "0")
+        if not (found.isascii() and found.isdecimal() and len(found) < 19 and int(found) < end):
+            raise ParamsError(name, f"expected a number from 0 on, less than {end:,}; found {found[:40]!r}.")
+        return int(found)
+
+
+class DatasetView:
+    """A dataset with its tokenizer and tables, and an `other` tokenizer to compare with. What is missing beside a copy is a note on
+    the page. `tokenizer`: see tokenizer_of. Raises ValidationError for a folder that is no dataset, and TokenizerError for a
+    tokenizer that cannot be read or is not the dataset's."""
+
+    def __init__(self, dataset: Path, tokenizer: Path | None = None, other: Path | None = None) -> None:
+        self._lines: list[str] = list(lines_of(info(dataset)))
+        self._dataset, self._manifest = dataset, read_manifest(dataset)
+        self._notes: list[str] = []
+        self._source_of = self._manifest.source_names()
+        digest, n_documents = self._manifest.tokenizer_digest, self._manifest.n_documents
+        tables = beside(dataset, TABLES_DIRECTORY)
+        counted = self._there(tables / TOKENS_PER_ID_FILE, "tokens have no counts.")
+        index = self._there(tables / DOCUMENTS_FILE, "documents have no ids here.")
+        usual = beside(dataset, TOKENIZER_DIRECTORY)
+        own = tokenizer or self._there(usual, "texts are not decoded. Name it with --tokenizer.")
+        loaded = None if own is None else own_tokenizer(dataset, own, digest)
+        self._vocabulary = Vocabulary(loaded, counted, digest)
+        self._compared: dict[str, Vocabulary] = {} if loaded is None else {"the dataset's": self._vocabulary}
+        if other is not None:
+            self._compared[str(other)] = Vocabulary(Tokenizer.load(other))
+        self._index = None if index is None else DocumentIndex(index, n_documents)
+        all_documents = partial(Documents, dataset, self._manifest)
+        documents = ItemSet("documents", "documents", n_documents, None, None, all_documents)
+        self._sets = [documents, *self._file_sets()]
+        self._opened: dict[int, Any] = {}
+
+    def _there(self, path: Path, without: str) -> Path | None:
+        """The path if it is there; otherwise None, and a note of what is missing without it."""
+        if path.exists():
+            return path
+        self._notes.append(f"There is no {path}: {without}")
+        return None
+
+    def _file_sets(self) -> Iterator[ItemSet]:
+        """The items of each split, source and epoch. All formats have the same items, and one of them is read."""
+        pack = self._manifest.files.pack if self._manifest.files else None
+        is_index = pack is not None and pack.output == "index"
+        seen = set()
+        for one in self._manifest.sets:
+            key = split, source, epoch = one.split, one.source, one.epoch or 0
+            if (one.format == "index") != is_index or key in seen:
+                continue
+            seen.add(key)
+            kind = "documents" if pack is None else "sequences"
+            words = [split, source, None if one.epoch is None else f"epoch {epoch}", f"{kind} of the file sets"]
+
+            def opened(split: str | None = split, source: str | None = source, epoch: int = epoch) -> Any:
+                found = tokenmill.open(self._dataset, split, source=source, epoch=epoch)
+                return found.packed() if is_index else found
+
+            n_items = sum(part.n_items for part in one.parts)
+            yield ItemSet(" · ".join(word for word in words if word), kind, n_items, split, source, opened)
+
+    def info(self, _asked: Asked) -> dict[str, Any]:
+        """What the page shows at its head, and what can be listed. `sources`: each with the number of its first document."""
+        sources: dict[str, int] = {}
+        first = 0
+        for one in self._manifest.shards:
+            sources.setdefault(self._source_of.get(one.rows[0].name, ""), first)
+            first += one.n_documents
+        return {
+            "name": as_shown(str(self._dataset)),
+            "about": as_shown(self._lines[1:]),
+            "notes": [as_shown(note) for note in self._notes],
+            "sets": [{"name": as_shown(one.name), "kind": one.kind, "n_items": one.n_items} for one in self._sets],
+            "sources": [{"name": as_shown(name), "first": first} for name, first in sources.items()],
+        }
+
+    def items(self, asked: Asked) -> dict[str, Any]:
+        """A page of a list: the number, id, split, source, length and beginning of each item from the number `start` on, and the
+        number of the next page; null at the end."""
+        shown, items = self._set(asked)
+        start = asked.number("start", shown.n_items + 1)
+        numbers = range(start, min(start + _ROWS_MAX, shown.n_items))
+        lists, rows = items.take(np.array(numbers, np.int64)), []
+        for i, ids, facts in zip(numbers, lists, self._facts(shown, numbers), strict=True):
+            known = [facts.get(name) for name in ("id", "split", "source")]
+            words = [f"{i:,}", f"{len(ids):,} token{'s' * (len(ids) != 1)}", *known]
+            head = as_shown(" · ".join(str(word) for word in words if word not in (None, "")))
+            rows.append({"i": i, "head": head, "around": [self._vocabulary.text(ids[:_N_BEGINNING]) or ""]})
+        return {"rows": rows, "next": numbers.stop if numbers.stop < shown.n_items else None}
+
+    def item(self, asked: Asked) -> dict[str, Any]:
+        """One item: facts, and up to 2,000 of its tokens from the position `at` on. `starts`: the positions where documents begin.
+        `learned`: 1 for each token that the loss counts; null if it counts all."""
+        shown, items = self._set(asked)
+        i = asked.number("i", shown.n_items)
+        [ids] = items.take(np.array([i]))
+        [facts] = self._facts(shown, range(i, i + 1))
+        if isinstance(items, Documents):
+            starts, learned = np.zeros(1, int), items.mask(i) if self._manifest.has_mask else np.ones(len(ids))
+        else:
+            starts, learned = items.starts(i), items.labels(i) != NO_LABEL
+            facts |= {"n_tokens": len(ids), "n_documents": len(starts)}
+        at = asked.number("at", len(ids) + 1)
+        part = ids[at : at + _TOKENS_MAX]
+        return {
+            "i": i,
+            "at": at,
+            "n_tokens": len(ids),
+            "first_token": facts.get("first_token"),
+            "facts": {name: as_shown(str(value)) for name, value in facts.items() if value not in (None, "")},
+            "starts": [k - at for k in starts.tolist() if at <= k < at + len(part)],
+            "learned": None if learned.all() else learned[at : at + len(part)].astype(int).tolist(),
+            "text": self._vocabulary.text(part),
+            **self._vocabulary.tokens(part.tolist()),
+        }
+
+    def search(self, asked: Asked) -> dict[str, Any]:
+        """Some hits from the item number `start` on, and the number at which a further search goes on; null at the end."""
+        shown, items = self._set(asked)
+        kind, wanted, start = asked.get("by", ""), asked.get("q", ""), asked.number("start", shown.n_items + 1)
+        if not wanted:
+            raise ParamsError("search", "expected something to look for; found nothing.")
+        if kind == "id":
+            if not isinstance(items, Documents) or self._index is None:
+                raise ParamsError("search", "ids are found in the list of all documents, by the document index.")
+            found, go_on = self._index.with_id(wanted, start)
+            if len(found) > _ROWS_MAX:
+                found, go_on = found[:_ROWS_MAX], found[_ROWS_MAX]
+            return {
+                "rows": [{"i": i, "position": 0, "around": ["", as_shown(wanted), ""]} for i in found],
+                "next": go_on,
+            }
+        find = finder(self._vocabulary, kind, wanted)
+        hits: list[dict[str, Any]] = []
+        n_scanned = 0
+        while start < shown.n_items and n_scanned < _SCAN_TOKENS_MAX and len(hits) < _ROWS_MAX:
+            numbers = range(start, min(start + _BATCH, shown.n_items))
+            lists = items.take(np.array(numbers, np.int64))
+            hits += find(lists, start)
+            n_scanned += sum(map(len, lists))
+            start = numbers.stop
+        return {"rows": hits, "next": start if start < shown.n_items else None}
+
+    def vocabulary(self, asked: Asked) -> dict[str, Any]:
+        """A page of the vocabulary from the row `start` on: all tokens, or those with the text or the id `q`; in the order of ids,
+        or with `order=count` the most frequent first."""
+        tokens, counts, wanted = self._vocabulary.bytes, self._vocabulary.counts, asked.get("q", "")
+        if not tokens:
+            raise ParamsError("vocabulary", "needs the tokenizer or the tables, which are not beside the dataset.")
+        found = sorted(id for id, raw in tokens.items() if wanted.encode() in raw or wanted == str(id))
+        if asked.get("order") == "count":
+            found.sort(key=lambda id: -counts.get(id, 0))
+        start = asked.number("start", len(found) + 1)
+        page = found[start : start + _ROWS_MAX]
+        go_on = start + len(page) if start + len(page) < len(found) else None
+        return {
+            "n": len(found),
+            "next": go_on,
+            "counts": [counts.get(i) for i in page],
+            **self._vocabulary.tokens(page),
+        }
+
+    def encode(self, asked: Asked) -> dict[str, Any]:
+        """The tokens of a text by each tokenizer, or its error. With `special=allow`, texts of special tokens become their ids."""
+        text = asked.get("text", "")
+        if len(text) > _TEXT_CHARACTERS_MAX:
+            raise ParamsError("text", f"expected up to {_TEXT_CHARACTERS_MAX:,} characters; found {len(text):,}.")
+        found: list[dict[str, Any]] = []
+        for name, vocabulary in self._compared.items():
+            assert vocabulary.tokenizer is not None
+            try:
+                ids = vocabulary.tokenizer.encode(text, "allow" if asked.get("special") == "allow" else "as_text")
+                found.append({"name": as_shown(name), **vocabulary.tokens(ids)})
+            except TokenmillError as error:
+                found.append({"name": as_shown(name), "error": as_shown(error.lines)})
+        return {"n_bytes": len(text.encode()), "by": found}
+
+    def _facts(self, shown: ItemSet, numbers: range) -> list[dict[str, Any]]:
+        """What is known of each of these items."""
+        if shown is not self._sets[0] or self._index is None:
+            return [{"split": shown.split, "source": shown.source} for _ in numbers]
+        return [{**one, "source": self._source_of.get(one["shard"])} for one in self._index.rows(numbers)]
+
+    def _set(self, asked: Asked) -> tuple[ItemSet, Any]:
+        """The set that was asked for, and its items."""
+        number = asked.number("set", len(self._sets))
+        if number not in self._opened:
+            self._opened[number] = self._sets[number].open()
+        return self._sets[number], self._opened[number]

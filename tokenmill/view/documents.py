@@ -1,0 +1,80 @@
+"""The documents of a dataset and their rows of the document index, by their numbers; one row group is read at a time."""
+
+from bisect import bisect_right
+from functools import lru_cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tokenmill.analysis.locate import reading
+from tokenmill.dataset.manifest import Manifest
+from tokenmill.errors import ValidationError
+from tokenmill_reader.blocks import Blocks
+from tokenmill_reader.checked_parquet import parquet_file
+from tokenmill_reader.open_parts import Place
+from tokenmill_reader.parquet_parts import ParquetParts
+
+_GROUPS_HELD_MAX = 4
+_SCAN_ROWS_MAX = 1 << 22  # that one search for an id reads
+
+
+class Documents(Blocks):
+    """The documents of a dataset in its own order, from the documents' own files. `take`: see TokenDataset."""
+
+    take = Blocks.items
+
+    def __init__(self, dataset: Path, manifest: Manifest) -> None:
+        shards = [(dataset / one.name.removesuffix(".parquet"), one) for one in manifest.shards]
+        places = [Place(path.parent, path.name, one.n_documents, one.n_tokens) for path, one in shards]
+        super().__init__(ParquetParts(places, manifest.has_mask))
+
+
+class DocumentIndex:
+    """The document index by number. Raises ValidationError if it has another number of documents than the dataset."""
+
+    def __init__(self, path: Path, n_documents: int) -> None:
+        self._path = path
+        with reading(path):
+            self._file: pq.ParquetFile = parquet_file(path)
+            metadata = self._file.metadata
+        if metadata.num_rows != n_documents:
+            raise ValidationError(
+                path,
+                f"expected {n_documents:,} documents, as the manifest says; found {metadata.num_rows:,}.",
+                "Copy the tables of this dataset beside it, or run `tokenmill build`.",
+            )
+        sizes = (metadata.row_group(k).num_rows for k in range(metadata.num_row_groups))
+        self._firsts: list[int] = [*accumulate(sizes, initial=0)][:-1]
+        self._group = lru_cache(_GROUPS_HELD_MAX)(self._read_group)
+
+    def rows(self, numbers: range) -> list[dict[str, Any]]:
+        """The columns of the index for each of these documents."""
+        found: list[dict[str, Any]] = []
+        while len(found) < len(numbers):
+            first = numbers[len(found)]
+            group = bisect_right(self._firsts, first) - 1
+            found += self._group(group).slice(first - self._firsts[group], numbers.stop - first).to_pylist()
+        return [{**one, "sha256": one["sha256"].hex()} for one in found]
+
+    def with_id(self, id: str, first: int) -> tuple[list[int], int | None]:
+        """The numbers of the documents with this id from the document number `first` on, and the number at which a further search
+        goes on; None at the end."""
+        found: list[int] = []
+        for group in range(max(bisect_right(self._firsts, first) - 1, 0), len(self._firsts)):
+            start = self._firsts[group]
+            if start > first + _SCAN_ROWS_MAX:
+                return found, start
+            ids = self._group(group, "id")["id"]
+            is_row = pa.types.is_integer(ids.type)
+            value = (int(id) if id.isdecimal() and len(id) < 19 else -1) if is_row else id
+            places = pc.indices_nonzero(pc.equal(ids, value)).to_pylist()
+            found += [start + k for k in places if start + k >= first]
+        return found, None
+
+    def _read_group(self, group: int, column: str | None = None) -> pa.Table:
+        with reading(self._path):
+            return self._file.read_row_group(group, columns=None if column is None else [column])
