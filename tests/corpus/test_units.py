@@ -190,3 +190,16 @@ def test_a_file_that_is_no_document_has_an_md5(tmp_path: Path) -> None:
     with pytest.raises(CorpusError):
         corpus_of(tmp_path, 1000)
     assert md5_of_file(str(path), shards, Digests(tmp_path), 1000) == hashlib.md5(content).hexdigest()
+
+
+def test_the_signatures_of_a_corpus_are_those_of_its_digests_though_a_file_changes_later(tmp_path: Path) -> None:
+    """A task that reads a file checks that it is the one of its key."""
+    path = write(tmp_path, "a.jsonl", b'{"id": "x", "text": "cat"}\n')
+    shards, digests = find_shards(tmp_path, "data/raw/**/*"), Digests(tmp_path)
+    corpus = cut(shards, digests, 0, 1000, 1)
+    before = file_facts.signature_of(shards[0].path)
+    path.write_bytes(b'{"id": "x", "text": "dog"}\n')
+    os.utime(path, ns=(0, 0))
+    md5_of_file(str(path), {str(path): shards[0]}, digests, 1000)
+    assert corpus.seen == {shards[0].path: before}
+    assert before != file_facts.signature_of(shards[0].path)

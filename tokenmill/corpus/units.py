@@ -25,9 +25,10 @@ from tokenmill.corpus.shard_ranges import blocks, ends_chunk, line_ranges, row_g
 from tokenmill.corpus.shards import Shard, ShardRange, inside
 from tokenmill.errors import CorpusError, unreadable
 from tokenmill.storage.atomic import md5_file
-from tokenmill.storage.file_facts import Digests
+from tokenmill.storage.file_facts import Digests, Signature
 from tokenmill.storage.pointers import POINTER_BYTES_MAX, refuse_pointer
 from tokenmill.storage.retries import with_retries
+from tokenmill.storage.urls import StoredObject
 
 _NAME_BYTES_MAX = 255  # the limit of file systems
 UNREAD = ""  # the digest of an unread file
@@ -89,10 +90,12 @@ class Unit:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The units, sorted by the names of their outputs, and the sha256 of every shard."""
+    """The units, sorted by the names of their outputs, the sha256 of every shard, and the signature that its file had then; shards
+    that were not read have none."""
 
     units: list[Unit]
     sha256: dict[Shard, str]
+    seen: Mapping[Path | StoredObject, Signature]
 
     @property
     def n_bytes(self) -> int:
@@ -125,7 +128,8 @@ def cut(
     digests.save()
     units = _units(zip(shards, cuts, strict=True), unit_bytes_min, unit_bytes_max)
     sha256 = {shard: found.sha256 for shard, found in zip(shards, cuts, strict=True)}
-    return Corpus(sorted(units, key=lambda unit: unit.output), sha256)
+    seen = {shard.path: digests.seen[shard.path] for shard in shards if shard.path in digests.seen}
+    return Corpus(sorted(units, key=lambda unit: unit.output), sha256, seen)
 
 
 def refuse_clashes(shards: Sequence[Shard], unit_bytes_min: int, unit_bytes_max: int) -> None:

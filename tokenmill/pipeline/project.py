@@ -52,8 +52,8 @@ class Project:
         return min(self.params.run.cache_mb_max, self.memory.kept_mb * self.memory.workers)
 
     def seen(self, unit: Unit) -> Seen:
-        """The signatures of the unit's files when the build began."""
-        return {piece.shard.path: self.digests.seen[piece.shard.path] for piece in unit.pieces}
+        """The signatures of the unit's files when their digests were found, on which the keys of its tasks rest."""
+        return {piece.shard.path: self.corpus.seen[piece.shard.path] for piece in unit.pieces}
 
     def has(self, key: str, facts: type[Any]) -> bool:
         """Whether the unit store has a result that this build may use. `facts`: the type of its facts."""

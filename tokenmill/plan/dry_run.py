@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tokenmill.config.params import Params
 from tokenmill.corpus.source_shards import find_documents, reads_objects
-from tokenmill.corpus.units import UNREAD, Corpus, Unit, cut
+from tokenmill.corpus.units import UNREAD, Unit, cut
 from tokenmill.layout import COUNTS_FILE
 from tokenmill.pipeline.memory import divide
 from tokenmill.pipeline.project import Project
@@ -53,7 +53,7 @@ def _look(name: str, stage: Callable[[Project], Stage], project: Project) -> lis
     """
     units: Sequence[Unit] = [one for one in project.units if all(piece.digest != UNREAD for piece in one.pieces)]
     while True:
-        rounds = stage(replace(project, corpus=Corpus(list(units), project.corpus.sha256)))
+        rounds = stage(replace(project, corpus=replace(project.corpus, units=list(units))))
         round, found = _run_until(name, rounds, project.store)
         if round == name:
             return found
