@@ -276,7 +276,8 @@ def test_workers_with_another_tokenmill_are_one_error_before_any_work(
 ) -> None:
     code = tmp_path / "code/tokenmill"
     if kind == "changed":
-        shutil.copytree(REPOSITORY / "tokenmill", code)
+        for name in ("tokenmill", "tokenmill_reader"):
+            shutil.copytree(REPOSITORY / name, code.parent / name)
         (code / "counts/table.py").write_text((code / "counts/table.py").read_text() + "\nCHANGED = 1\n")
         why = "another tokenmill, which would make other bytes"
     else:
