@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Literal
@@ -230,6 +230,8 @@ def _at_most_every(every_s: float, do: Callable[[], None]) -> Callable[[], None]
     return done
 
 
-console = Console()
+console: Console = Console()
 """The only one of this process. `tokenmill.cli.main` sets its level."""
-say, say_more, progress = console.say, console.say_more, console.progress
+say: Callable[[str | Sequence[str]], None] = console.say
+say_more: Callable[[str], None] = console.say_more
+progress: Callable[[str, int, Literal["bytes", "tokens"]], AbstractContextManager[Progress]] = console.progress

@@ -25,7 +25,8 @@ class Ending:
     """
 
     def __init__(self, command: str | None, given: Sequence[str], stdout: Stdout) -> None:
-        self.command, self._given, self._stdout = command, given, stdout
+        self.command: str | None = command
+        self._given, self._stdout = given, stdout
         self.received: list[int] = []
         """The signals that arrived. A library may turn the exception of a signal into an error of its own: fsspec, into "file not
         found"."""

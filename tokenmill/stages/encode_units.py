@@ -105,9 +105,11 @@ class UnitFiles:
     """The files of one unit under one encoder, while they are written."""
 
     def __init__(self, unit: Unit, encoder: Encoder, folder: Path) -> None:
-        self.encoder, self._unit, self._folder = encoder, unit, folder
+        self.encoder: Encoder = encoder
+        self._unit, self._folder = unit, folder
         has_names, has_mask = unit.source.id_column is not None, encoder.chat is not None
-        self.n_tokens = self.text_bytes = 0
+        self.n_tokens: int = 0
+        self.text_bytes: int = 0
         self.n_trained = 0 if has_mask else None
         self.answers = AnswerCounts() if has_mask else None
         self._special = unit.source.special_tokens_in_text

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from tokenmill.analysis.locate import reading
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.errors import ValidationError
+from tokenmill_reader.array_types import Ids, Longs
 from tokenmill_reader.blocks import Blocks
 from tokenmill_reader.checked_parquet import parquet_file
 from tokenmill_reader.open_parts import Place
@@ -23,14 +24,16 @@ _SCAN_ROWS_MAX = 1 << 22  # that one search for an id reads
 
 
 class Documents(Blocks):
-    """The documents of a dataset in its own order, from the documents' own files. `take`: see TokenDataset."""
-
-    take = Blocks.items
+    """The documents of a dataset in its own order, from the documents' own files."""
 
     def __init__(self, dataset: Path, manifest: Manifest) -> None:
         shards = [(dataset / one.name.removesuffix(".parquet"), one) for one in manifest.shards]
         places = [Place(path.parent, path.name, one.n_documents, one.n_tokens) for path, one in shards]
         super().__init__(ParquetParts(places, manifest.has_mask))
+
+    def take(self, indexes: Longs) -> list[Ids]:
+        """The ids of these documents, as TokenDataset.take gives them."""
+        return self.items(indexes)
 
 
 class DocumentIndex:
