@@ -82,13 +82,18 @@ def add_commands(commands: "Commands") -> None:
     )
     _add_tokenizer(locate)
     locate.set_defaults(run=_locate)
+    _add_view(commands)
+
+
+def _add_view(commands: "Commands") -> None:
     view = commands.add_parser(
         "view",
         help="show a token dataset in the browser",
-        description="Serves a page on 127.0.0.1 until Ctrl-C: documents and sequences with their tokens, masks and splits; a search"
-        " by text, token or id; the vocabulary with its counts; and two tokenizers beside each other on a text that you type. It "
-        "prints the page's address, which has a secret, so that other users of the machine get nothing. Nothing is changed. With "
-        "--json, it prints one JSON object with the address when the page is ready.",
+        description="Serves a page on 127.0.0.1 until Ctrl-C: documents and sequences with their tokens, masks and splits; a "
+        "search by text, token or id; the vocabulary with its counts; and two tokenizers beside each other on a "
+        "text that you type. It prints the page's address, which has a secret, so that other users of the machine"
+        " get nothing. Nothing is changed. With --json, it prints one JSON object with the address when the page "
+        "is ready.",
         epilog="example: tokenmill view data/tokens --other gpt2.tokenizer.json",
     )
     _add_dataset(view)
