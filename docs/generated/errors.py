@@ -13,10 +13,9 @@ def exit_codes() -> str:
 def codes() -> str:
     """A section for each error code: what it means, and what to do."""
     rows = ([f"[{one}](#{one.lower()})", page.title] for one, page in error_pages().items())
-    parts = ["## Error codes\n", table(["code", "title"], rows)]
+    parts = [table(["code", "title"], rows)]
     for one, page in error_pages().items():
-        parts.append(f"### {one}: {page.title} {{ #{one.lower()} }}\n")
-        parts.append(f"{page.meaning}\n\n**What to do.** {page.advice}\n")
+        parts.append(f"### {one}\n\n**{_sentence(page.title)}** {page.meaning}\n\n**What to do.** {page.advice}\n")
     return "\n".join(parts)
 
 

@@ -12,11 +12,6 @@ _TEXTS = {"english": "English", "code": "code", "multilingual": "five languages"
 _CORES: dict[int, str] = {1: "one core", 2: "two cores"}
 
 
-def earlier() -> str:
-    """What was measured before there were records."""
-    return (record.DIRECTORY / "earlier.md").read_text(encoding="utf-8")
-
-
 def part(name: str) -> str:
     """How and where a section was measured, and its tables; nothing where no record has it."""
     section = _newest().get(name)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 
-from docs.generated.tables import code
+from docs.generated.tables import code, table
 from tokenmill.config.params import Params
 
 ROOT = Path(__file__).parent.parent.parent
@@ -44,24 +44,31 @@ _BOUNDS = {"ge": "{} or more", "gt": "more than {}", "le": "{} or less", "lt": "
 
 
 def page() -> str:
-    """A section for each section of the file, with a heading for each key."""
+    """A table of the keys for each section of the file."""
     text = (_TEMPLATE / "params.yaml").read_text(encoding="utf-8")
     meanings, values = meanings_of(text), values_of(text)
     parts = []
     for name, model in sections():
-        parts += [f"## {name} {{ #{name} }}\n", f"{_plain(model.__doc__)}\n"]
+        parts += [f"## {name}\n", f"{_plain(model.__doc__)} {_runs_again(name, model)}\n"]
         if name in values:
             parts.append(f"A new project has {code(f'{name}: {values[name]}')}. {_sentence(meanings[name])}\n")
+        rows = []
         for key, field in _fields(model):
             place = f"{name}.{key}"
-            parts += [
-                f"### {key} {{ #{place} }}\n",
-                f"{_sentence(meanings.get(place, ''))}\n",
-                f"- Type: {_type(field.annotation, [field, *field.metadata])}",
-                *([f"- In a new project: {code(values[place])}"] if place in values else []),
-                f"- A change runs again: {', '.join(stages_after(place)) or 'no stage'}\n",
-            ]
+            kind = _type(field.annotation, [field, *field.metadata])
+            rows.append([code(key), _sentence(meanings.get(place, "")), kind, code(values.get(place, "")) or "–"])
+        parts.append(table(["key", "meaning", "type", "in a new project"], rows))
     return "\n".join(parts)
+
+
+def _runs_again(name: str, model: type[BaseModel]) -> str:
+    """Which stages run again after a change in a section: those of most of its keys first, then those of the others."""
+    by_stages: dict[str, list[str]] = {}
+    for key, _ in _fields(model):
+        by_stages.setdefault(", ".join(stages_after(f"{name}.{key}")) or "no stage", []).append(code(key))
+    most, *others = sorted(by_stages.items(), key=lambda one: -len(one[1]))
+    said = [f"A change runs again: {most[0]}", *(f"of {', '.join(keys)}: {stages}" for stages, keys in others)]
+    return "; ".join(said) + "."
 
 
 def sections() -> Iterator[tuple[str, type[BaseModel]]]:
@@ -165,7 +172,7 @@ def _sentence(words: str) -> str:
     """A remark as a sentence; a value that it begins with stays as it is."""
     begins_with_value = re.match(r"[\w.]+:", words)
     words = words if begins_with_value else words[:1].upper() + words[1:]
-    words = re.sub(r"(\{(?:[^{}]|\{[^{}]*\})*\}|data/\S*[*]\S*)", lambda found: code(found[1]), words)
+    words = re.sub(r"(\{(?:[^{}]|\{[^{}]*\})*\}|(?:data/|s3://)\S*[*]\S*)", lambda found: code(found[1]), words)
     return words + ("" if not words or words.endswith(".") else ".")
 
 

@@ -11,9 +11,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], n_right: int = 0) 
 
 
 def code(text: str) -> str:
-    """Text as code."""
+    """Text as code; nothing is nothing."""
     assert "`" not in text
-    return f"`{text}`"
+    return f"`{text}`" if text else ""
 
 
 def _cell(text: str) -> str:
