@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from docs.generated import commands, contents, errors, figures, parameters
+from docs.generated import commands, contents, errors, figures, formats, parameters
 
 ROOT = Path(__file__).parent.parent.parent
 PARTS: dict[str, Callable[[], str]] = {
@@ -16,6 +16,9 @@ PARTS: dict[str, Callable[[], str]] = {
     "pages": contents.links,
     "commands": commands.page,
     "parameters": parameters.page,
+    "formats": formats.files,
+    "formats-packed": formats.readers,
+    "formats-opened": formats.opened,
     "exit-codes": errors.exit_codes,
     "error-codes": errors.codes,
     **{f"figures-{name}": partial(figures.part, name) for name in figures.NAMES},

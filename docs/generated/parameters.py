@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 
 from docs.generated.tables import code, table
 from tokenmill.config.params import Params
+from tokenmill.format_facts import FORMATS
 
 ROOT = Path(__file__).parent.parent.parent
 _TEMPLATE = ROOT / "tokenmill/project/template"
@@ -18,6 +19,7 @@ _KINDS = {str: "text", int: "whole number", float: "number", bool: "true or fals
 _BY_CHECK = {  # what a validator takes that the type alone does not say
     "_as_list": "a glob, or a list of globs",
     "share_or_number": "a share from 0 to below 1, or a whole number",
+    "is_format": "one of " + ", ".join(map(code, FORMATS)),
     "_as_parts": "a text, or a list of texts",
     "_rational": "globs, each with a whole number or a fraction as text",
 }

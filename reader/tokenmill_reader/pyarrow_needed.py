@@ -19,5 +19,5 @@ def need_pyarrow(path: Path) -> None:
         raise ParamsError(
             path,
             "an Arrow or Parquet file, expected pyarrow to read it with; found none.",
-            "Install it (pip install pyarrow), or build with a format that numpy reads alone: megatron, datatrove or olmo.",
+            "Install it (pip install pyarrow), or build with a format that numpy reads alone, such as megatron.",
         )

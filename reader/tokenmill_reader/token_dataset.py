@@ -244,8 +244,8 @@ def open(
 
     `split`: one of `encode.splits`, which must be named if the dataset has some; None if it has none. `source`: one of the sources
     that have files of their own; None: all of them, one after another. `format`: one of `encode.formats`; None: the first that is
-    there of arrow, megatron, datatrove, olmo and nanogpt, which are memory-mapped, and parquet, whose row groups are read as they
-    are needed. The items are the same in each. `epoch`: the epoch of files that were shuffled for several.
+    there, those that are memory-mapped before parquet, whose row groups are read as they are needed. The items are the same in
+    each. `epoch`: the epoch of files that were shuffled for several.
 
     Raises ValidationError if a file is missing or has another size than the manifest says, ParamsError if there is no such split,
     source, format or epoch, and StorageError for the URL of a dataset in object storage, which `tokenmill download` brings here.

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tokenmill import Counter, Tokenizer, train_vocab
+from tokenmill.pretokenizers.patterns import names
 
 TEXT = [inspect.getsource(module) for module in (json.decoder, json.encoder, textwrap, random, inspect)]
 END = "<|endoftext|>"
@@ -24,7 +25,7 @@ TRICKY = [
     "def f(x):\n    return x ** 2\n" * 3,
     "a" * 5000,
 ]
-PATTERNS = ["gpt2", "cl100k", "o200k", "llama3", "qwen2", "deepseek", "starcoder", None, r"\s+|[^\s]+"]
+PATTERNS = [*names(), None, r"\s+|[^\s]+"]
 
 
 def trained(texts: Sequence[str], pattern: str | None = "gpt2", **settings: Any) -> Tokenizer:

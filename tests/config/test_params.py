@@ -1,15 +1,19 @@
 """params.yaml: which values are refused, and the messages."""
 
+import re
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from docs.generated.parameters import meanings_of
 from tests.conftest import REPOSITORY
 from tokenmill.config.load_params import load_params
 from tokenmill.config.yaml_mistakes import mistake
 from tokenmill.errors import ParamsError
+from tokenmill.format_facts import FORMATS
+from tokenmill.pretokenizers.patterns import names
 
 DELIVERED = (REPOSITORY / "params.yaml").read_text(encoding="utf-8")
 
@@ -25,6 +29,13 @@ def test_the_delivered_params_are_valid() -> None:
     params = load_params(REPOSITORY / "params.yaml")
     assert params.encode.formats == ["parquet"]
     assert params.source.glob == ["data/raw/**/*"]
+
+
+def test_params_yaml_names_every_format_and_every_split_pattern() -> None:
+    """A project has this file, and not our pages."""
+    remarks = meanings_of(DELIVERED)
+    assert [name for name in FORMATS if not re.search(rf"\b{name}\b", remarks["encode.formats"])] == []
+    assert [name for name in names() if not re.search(rf"\b{name}\b", remarks["count.pattern"])] == []
 
 
 def test_a_params_file_of_a_version_that_counted_approximately_is_read(tmp_path: Path) -> None:

@@ -31,12 +31,14 @@ from tests.builders.format_files import (
 )
 from tests.builders.format_readers import READERS
 from tokenmill.errors import ValidationError
+from tokenmill.format_facts import FORMATS
 from tokenmill.formats import offsets32, parquet
 from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Format
 from tokenmill.formats.tokens import schema
 from tokenmill_reader.formats.columns import schema_of
 from tokenmill_reader.formats.items import Shape
+from tokenmill_reader.formats.table import READ_FORMATS
 
 
 def check(format: Format, folder: Path, items: Sequence[Item], shape: Shape) -> None:
@@ -242,7 +244,8 @@ def test_an_error_of_the_system_names_the_file(tmp_path: Path) -> None:
 
 
 def test_the_names_are_those_of_the_table() -> None:
-    assert set(SET_FORMATS) == set(READERS)
+    assert list(SET_FORMATS) == list(FORMATS) == list(READERS)
+    assert {name for name, one in FORMATS.items() if one.opened_by is None} == set(READ_FORMATS)
     assert [name for name, format in SET_FORMATS.items() if format.one_file] == ["nanogpt"]
 
 

@@ -1,19 +1,17 @@
-"""Formats whose own readers would not read what a build packs are refused, and the guide says which these are."""
+"""Formats whose own readers would not read what a build packs are refused."""
 
-import re
 from typing import Any
 
 import pytest
 
-from tests.conftest import REPOSITORY
-from tokenmill.config.encode_params import Encode, FormatName
+from tokenmill.config.encode_params import Encode
 from tokenmill.errors import ParamsError
-from tokenmill.formats.by_name import SET_FORMATS
+from tokenmill.format_facts import FORMATS
 from tokenmill.stages.encode_sets import refuse_formats
 from tokenmill_reader.formats.items import Shape
 
-FORGET = ("megatron", "datatrove", "olmo", "nanogpt", "litdata")
-KEEP = ("parquet", "arrow", "mds")
+FORGET = [name for name, one in FORMATS.items() if not one.keeps_ends]
+KEEP = [name for name, one in FORMATS.items() if one.keeps_ends and not one.only_packed_chat]
 PAD = {"pad": "<|pad|>"}
 
 
@@ -37,9 +35,8 @@ def refused(
     )
     is_packed = params.pack is not None and params.pack.output == "rows"
     shape = Shape(999, "7" * 64, 1, end_id, True, 16 if is_packed else None)
-    names: list[FormatName] = params.formats
     try:
-        refuse_formats(names, params, shape)
+        refuse_formats(params.formats, params, shape)
     except ParamsError as error:
         return str(error)
     return ""
@@ -88,11 +85,3 @@ def test_all_reasons_are_in_one_message() -> None:
 def test_formats_with_the_same_reason_are_in_one_line() -> None:
     (line,) = refused(["parquet", "megatron", "nanogpt"], {"mode": "best_fit"}).splitlines()
     assert line.startswith("encode.formats: megatron, nanogpt: ")
-
-
-def test_the_guide_says_of_each_format_whether_its_reader_keeps_the_ends_of_sequences() -> None:
-    page = (REPOSITORY / "docs/guides/training-jobs.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| .* \| (kept|not kept) \|$", page, flags=re.MULTILINE)
-    assert dict(rows) == {name: "kept" if one.keeps_ends else "not kept" for name, one in SET_FORMATS.items()}
-    assert len(rows) == len(SET_FORMATS)
-    assert {name for name, one in SET_FORMATS.items() if one.needs_end} == {"olmo"}

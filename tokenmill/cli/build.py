@@ -13,6 +13,7 @@ from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
 from tokenmill.console import console, say
 from tokenmill.errors import EXIT_DONE, EXIT_NO
+from tokenmill.format_facts import FORMATS
 from tokenmill.layout import LAST_BUILD_FILE, PAGE_FILE, REPORT_FILE, TOKENS_DIRECTORY
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.summary import StageSummary, table
@@ -95,22 +96,13 @@ def _build(asked: argparse.Namespace) -> Answer:
     return Answer({"up_to_date": not is_new, "stages": stages}, show, is_asked_for=False)
 
 
-_OWN_READERS = {
-    "mds": "streaming.StreamingDataset(local={path!r})",
-    "litdata": "litdata.StreamingDataset({path!r})",
-    "megatron_sft": "Megatron-Bridge, from {path}",
-    "megatron_sft_parquet": "Megatron-Bridge, from {path}",
-}
-"""How the formats are read that `tokenmill.open` does not read."""
-
-
 def _what_next(root: Path, params: "Params") -> list[str]:
     """Three lines for a person: where the dataset is, how a training job reads it, and where the report is."""
     tokens, encode = os.path.relpath(root / TOKENS_DIRECTORY), params.encode
     split = next(iter(encode.splits), None)
-    if all(name in _OWN_READERS for name in encode.formats):
-        path = str(Path(tokens, encode.formats[0], split or ""))
-        how = _OWN_READERS[encode.formats[0]].format(path=path)
+    own = [FORMATS[name].opened_by for name in encode.formats]
+    if own[0] is not None and None not in own:
+        how = own[0].format(path=str(Path(tokens, encode.formats[0], split or "")))
     else:
         how = f"tokenmill.open({tokens!r}{f', {split!r}' if split else ''})"
         if encode.pack is not None and encode.pack.output == "index":

@@ -15,25 +15,21 @@ from pydantic import (
 from tokenmill.config.record import Record, as_yaml
 from tokenmill.config.source_params import SourceName, seen_by_dvc, share_or_number
 from tokenmill.config.sources import DocumentSource
+from tokenmill.format_facts import FORMATS
 from tokenmill.special_tokens import SpecialTokensInText
 
-FormatName = Literal[
-    "parquet",
-    "arrow",
-    "megatron",
-    "datatrove",
-    "olmo",
-    "mds",
-    "nanogpt",
-    "litdata",
-    "megatron_sft",
-    "megatron_sft_parquet",
-]
 SplitName = SourceName
 MaskRule = Literal["assistant", "all", "last"]  # which tokens of a conversation are trained
 StopToken = Literal["trained", "next", "unchecked"]  # the special token at which a model stops
 _SPLITS_MAX = 100
 _SHARES_OFF_MAX = 1e-9  # the allowed error of the sum of shares, since 0.98 + 0.01 + 0.01 is not 1 in floating point
+
+
+def is_format(name: str) -> str:
+    """The name of a format. Raises ValueError for any other."""
+    if name not in FORMATS:
+        raise ValueError(f"found {name!r}; allowed: {', '.join(map(repr, FORMATS))}")
+    return name
 
 
 def _special_or_null(token: str | None, info: ValidationInfo) -> str | None:
@@ -118,7 +114,7 @@ class Chat(Record):
 class Encode(Record):
     """The files of the token dataset: their formats, splits and order, and the special tokens in them."""
 
-    formats: list[FormatName] = Field(min_length=1)
+    formats: list[Annotated[str, AfterValidator(is_format)]] = Field(min_length=1)
     file_bytes: int = Field(ge=1 << 16, le=1 << 40)
     splits: dict[SplitName, Annotated[float, Field(gt=0, le=1)]]
     split_group: str | None = Field(min_length=1)
@@ -130,7 +126,7 @@ class Encode(Record):
     special_tokens_in_text: SpecialTokensInText
     chat: Chat | None = None
 
-    def set_formats(self, sources: Iterable[DocumentSource]) -> list[FormatName]:
+    def set_formats(self, sources: Iterable[DocumentSource]) -> list[str]:
         """The formats of the file sets. Parquet is left out if the documents' own files would equal its set: without splits,
         shuffle, packing and weights of sources."""
         is_mixed = any((one.epochs, one.tokens) != (1.0, None) for one in sources)

@@ -61,5 +61,4 @@ DATATROVE = Format(
     read_flat,
     _refusal,
     packed_suffixes=(STARTS_SUFFIX,),
-    keeps_ends=False,
 )

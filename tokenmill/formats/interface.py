@@ -25,9 +25,7 @@ class Format:
     in one or more arrays; None if the format has no such arrays. Raises ValidationError as `read` does. `refusal(shape,
     file_bytes)` says why the format cannot hold such items in files of that many bytes, or gives None. `finish(folder, stems,
     shape)` writes the files `shared` by all parts of a set; None if there are none. `one_file`: a set is one part, named after its
-    split, without a folder of its own. `has_places`: its files name the shard and row of each document. `keeps_ends`: trainers read
-    each packed sequence as it was written; otherwise they read windows of one length, wherever sequences end. `needs_end`: trainers
-    find documents by the id that ends them.
+    split, without a folder of its own. `has_places`: its files name the shard and row of each document.
     """
 
     name: str
@@ -41,8 +39,6 @@ class Format:
     one_file: bool = False
     packed_suffixes: Sequence[str] = ()
     has_places: bool = False
-    keeps_ends: bool = True
-    needs_end: bool = False
 
     def files(self, stem: str, shape: Shape) -> list[str]:
         """The names of the files of a part with items of this shape."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tokenmill.errors import ValidationError
+from tokenmill.format_facts import that_hold_lists
 from tokenmill_reader.formats.columns import check_beside, flat_of, named, schema_of
 from tokenmill_reader.formats.items import INT32_MAX, REBUILD, Shape, check_ids, check_segments
 
@@ -59,12 +60,13 @@ def may_be_empty(shape: Shape) -> bool:
 def refuse_lists(shape: Shape, name: str) -> str | None:
     """Says why a format that holds only ids cannot hold the loss mask or the labels, or None."""
     if shape.has_mask:
-        packed = "" if shape.length is None else ", megatron_sft or megatron_sft_parquet"
         return (
-            f"{name} has no place for the loss mask of conversations, without which every token is trained; choose parquet, "
-            f"arrow, mds{packed}"
+            f"{name} has no place for the loss mask of conversations, without which every token is trained; choose "
+            f"{that_hold_lists(is_packed_chat=shape.length is not None)}"
         )
-    return f"{name} has no place for labels; choose parquet, arrow or mds" if shape.has_labels else None
+    if shape.has_labels:
+        return f"{name} has no place for labels; choose {that_hold_lists(is_packed_chat=False)}"
+    return None
 
 
 def refuse_over_int32(shape: Shape, name: str) -> str | None:

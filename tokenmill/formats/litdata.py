@@ -108,5 +108,4 @@ LITDATA = Format(
     _finish,
     shared=(_INDEX,),
     packed_suffixes=(STARTS_SUFFIX,),
-    keeps_ends=False,
 )

@@ -47,6 +47,4 @@ def _refusal(shape: Shape, file_bytes: int) -> str | None:
     return refuse_lists(shape, "megatron") or refuse_over_int32(shape, "megatron")
 
 
-MEGATRON = Format(
-    "megatron", (DATA, INDEX), _write, _read, read_flat, _refusal, packed_suffixes=(STARTS_SUFFIX,), keeps_ends=False
-)
+MEGATRON = Format("megatron", (DATA, INDEX), _write, _read, read_flat, _refusal, packed_suffixes=(STARTS_SUFFIX,))

@@ -44,4 +44,4 @@ def _refusal(shape: Shape, file_bytes: int) -> str | None:
     return refuse_lists(shape, "nanogpt")
 
 
-NANOGPT = Format("nanogpt", (DATA, STARTS_SUFFIX), _write, _read, read_flat, _refusal, one_file=True, keeps_ends=False)
+NANOGPT = Format("nanogpt", (DATA, STARTS_SUFFIX), _write, _read, read_flat, _refusal, one_file=True)

@@ -197,6 +197,4 @@ def _refusal(shape: Shape, file_bytes: int) -> str | None:
     return refuse_lists(shape, "olmo")
 
 
-OLMO = Format(
-    "olmo", (DATA, LINES), _write, _read, read_flat, _refusal, has_places=True, keeps_ends=False, needs_end=True
-)
+OLMO = Format("olmo", (DATA, LINES), _write, _read, read_flat, _refusal, has_places=True)

@@ -5,13 +5,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
-from tokenmill.config.encode_params import Encode, FormatName
+from tokenmill.config.encode_params import Encode
 from tokenmill.console import Advance, say
 from tokenmill.dataset.entries import Files, FileSet, MixedSource, SetPart, TableFile
 from tokenmill.errors import ParamsError
 from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, Items, SetFacts, n_tokens_of
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import blends_of
+from tokenmill.format_facts import FORMATS, that_hold_lists
 from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Format
 from tokenmill.pipeline.code_digest import code_digest
@@ -34,7 +35,7 @@ class WrittenSets(NamedTuple):
     mixture: list[MixedSource]
 
 
-def refuse_formats(formats: Sequence[FormatName], params: Encode, shape: Shape) -> None:
+def refuse_formats(formats: Sequence[str], params: Encode, shape: Shape) -> None:
     """Raises ParamsError, with a line for each reason, for formats that cannot hold the documents or what is packed from them, or
     whose own readers would read something else."""
     refused: dict[str, list[str]] = {}
@@ -49,8 +50,8 @@ def _reasons(format: Format, params: Encode, shape: Shape) -> Iterator[str]:
     """Yields why a format is refused. Formats with the same reason get the same text."""
     if reason := format.refusal(shape, params.file_bytes):
         yield reason
-    pack = params.pack
-    if format.needs_end and shape.end_id is None and not shape.has_mask:
+    pack, facts = params.pack, FORMATS[format.name]
+    if facts.needs_end and shape.end_id is None and not shape.has_mask:
         yield (
             "its reader finds documents by the token that ends them, and encode.end_of_document is null. Set it to a special "
             "token, or choose another format."
@@ -61,18 +62,19 @@ def _reasons(format: Format, params: Encode, shape: Shape) -> Iterator[str]:
         if format.one_file:
             yield "it has one file, and the index of encode.pack.output names parts; take another format"
         return
-    if format.needs_end and pack.long == "cut":
+    if facts.needs_end and pack.long == "cut":
         yield (
             "its reader finds documents by the token that ends them, which encode.pack.long: cut cuts off. Set long: split or "
             "drop, or choose another format."
         )
-    if not format.keeps_ends and pack.pad is None and (pack.mode != "concat" or params.shuffle is not None):
+    if not facts.keeps_ends and pack.pad is None and (pack.mode != "concat" or params.shuffle is not None):
         is_concat = pack.mode == "concat"
         yield (
             f"trainers read these files in windows of one length and do not know where sequences end. With encode.pack.mode: "
             f"{pack.mode}{' and encode.shuffle' * is_concat}, sequences shorter than {pack.length:,} tokens are between others, so "
             "that windows would begin anywhere in them. Set encode.pack.pad to a special token, which fills sequences up, or "
-            f"{'encode.shuffle: null' if is_concat else 'encode.pack.mode: concat'}, or choose parquet, arrow or mds."
+            f"{'encode.shuffle: null' if is_concat else 'encode.pack.mode: concat'}, or choose "
+            f"{that_hold_lists(is_packed_chat=False)}."
         )
 
 
