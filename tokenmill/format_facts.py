@@ -10,7 +10,8 @@ from typing import NamedTuple
 class FormatFacts(NamedTuple):
     """What tools make of the files of a format.
 
-    `read_by`: their names, in Markdown. `gives`: what their readers give of packed sequences, in Markdown. `keeps_ends`: they give
+    In Markdown: `read_by`: their names. `gives`: what their readers give of packed sequences. `mask`: where they find the loss
+    mask. `begins`: how they find where documents begin in a sequence. `split`: how one names a split to them. `keeps_ends`: they give
     each packed sequence as it was written; otherwise windows of one length, wherever sequences end. `needs_end`: they find
     documents by the id that ends them. `holds_lists`: the files have a place for the loss mask and the labels.
     `only_packed_chat`: the files hold packed conversations alone. `opened_by`: how they open a folder `{path}`, in Python or in
@@ -19,6 +20,9 @@ class FormatFacts(NamedTuple):
 
     read_by: str
     gives: str
+    mask: str
+    begins: str
+    split: str
     keeps_ends: bool
     needs_end: bool = False
     holds_lists: bool = False
@@ -26,9 +30,14 @@ class FormatFacts(NamedTuple):
     opened_by: str | None = None
 
 
+_COLUMNS = ("column `loss_mask`", "column `starts`; with `labels: true` also `position_ids` and `seq_lengths`")
+_NONE = "–"
 _BRIDGE = FormatFacts(
     "Megatron-Bridge; [packed conversations](#conversations) only",
     "packed rows with their starts",
+    "in each row",
+    "in each row",
+    "`packed_train_data_path`, `packed_val_data_path`",
     keeps_ends=True,
     holds_lists=True,
     only_packed_chat=True,
@@ -36,23 +45,47 @@ _BRIDGE = FormatFacts(
 )
 
 FORMATS: Mapping[str, FormatFacts] = {
-    "parquet": FormatFacts("polars, pyarrow, datasets", "rows", keeps_ends=True, holds_lists=True),
-    "arrow": FormatFacts("datasets, pyarrow; memory-mapped", "rows", keeps_ends=True, holds_lists=True),
+    "parquet": FormatFacts(
+        "polars, pyarrow, datasets", "rows", *_COLUMNS, "by `load_dataset(folder)`", keeps_ends=True, holds_lists=True
+    ),
+    "arrow": FormatFacts(
+        "datasets, pyarrow; memory-mapped",
+        "rows",
+        *_COLUMNS,
+        "by `load_dataset(folder)`",
+        keeps_ends=True,
+        holds_lists=True,
+    ),
     "megatron": FormatFacts(
         "Megatron-LM, Megatron Core, NeMo, GPT-NeoX",
         "windows of `--seq-length` tokens, the documents in an order of its own",
+        "none; `--eod-mask-loss` leaves out end tokens",
+        "by the end token: `--reset-position-ids`, `--reset-attention-mask`",
+        "`--train-data-path`, `--valid-data-path`, `--test-data-path`",
         keeps_ends=False,
     ),
-    "datatrove": FormatFacts("datatrove, nanotron", "windows of `seq_len` + 1 tokens", keeps_ends=False),
+    "datatrove": FormatFacts(
+        "datatrove, nanotron",
+        "windows of `seq_len` + 1 tokens",
+        "none; the format has `.ds.loss`, not written yet",
+        "in `.ds.index`: `return_positions=True`",
+        "a folder each",
+        keeps_ends=False,
+    ),
     "olmo": FormatFacts(
         "OLMo-core, dolma; the `.npy` has no header",
         "windows of `sequence_length` tokens (`NumpyFSLDataset`)",
+        "in files of its own: `label_mask_paths`; not written yet",
+        "by the end token: `generate_doc_lengths`",
+        "the paths of its files",
         keeps_ends=False,
         needs_end=True,
     ),
     "mds": FormatFacts(
         "MosaicML Streaming, LLM Foundry",
         "samples",
+        *_COLUMNS,
+        '`split="train"`',
         keeps_ends=True,
         holds_lists=True,
         opened_by="streaming.StreamingDataset(local={path!r})",
@@ -60,11 +93,17 @@ FORMATS: Mapping[str, FormatFacts] = {
     "nanogpt": FormatFacts(
         "nanoGPT, as `train.bin` and `val.bin`; ids up to 65,535 only",
         "windows of `block_size` tokens that begin anywhere",
+        _NONE,
+        _NONE,
+        "`train.bin`, `val.bin`",
         keeps_ends=False,
     ),
     "litdata": FormatFacts(
         "LitData, LitGPT",
         "blocks of `block_size` tokens (`TokensLoader`)",
+        _NONE,
+        _NONE,
+        "a folder each",
         keeps_ends=False,
         opened_by="litdata.StreamingDataset({path!r})",
     ),

@@ -18,10 +18,14 @@ def files() -> str:
 
 
 def readers() -> str:
-    """The table of what the tools' readers make of packed sequences."""
+    """The table of what the tools' own readers find in the files."""
     by_ends = sorted(FORMATS.items(), key=lambda one: not one[1].keeps_ends)
-    rows = ([code(name), one.gives, "kept" if one.keeps_ends else "not kept"] for name, one in by_ends)
-    return table(["format", "its own reader gives", "ends of sequences"], rows)
+    rows = (
+        [code(name), one.gives, "kept" if one.keeps_ends else "not kept", one.mask, one.begins, one.split]
+        for name, one in by_ends
+    )
+    head = ["format", "its own reader gives", "ends of sequences", "loss mask", "where documents begin", "split"]
+    return table(head, rows)
 
 
 def opened() -> str:
