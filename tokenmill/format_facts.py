@@ -11,11 +11,12 @@ class FormatFacts(NamedTuple):
     """What tools make of the files of a format.
 
     In Markdown: `read_by`: their names. `gives`: what their readers give of packed sequences. `mask`: where they find the loss
-    mask. `begins`: how they find where documents begin in a sequence. `split`: how one names a split to them. `keeps_ends`: they give
-    each packed sequence as it was written; otherwise windows of one length, wherever sequences end. `needs_end`: they find
-    documents by the id that ends them. `holds_lists`: the files have a place for the loss mask and the labels.
-    `only_packed_chat`: the files hold packed conversations alone. `opened_by`: how they open a folder `{path}`, in Python or in
-    words; None: `tokenmill.open` reads the format.
+    mask. `begins`: how they find where documents begin in a sequence. `split`: how one names a split to them.
+
+    `keeps_ends`: they give each packed sequence as it was written; otherwise windows of one length, wherever sequences end.
+    `needs_end`: they find documents by the id that ends them. `holds_lists`: the files have a place for the loss mask and the
+    labels. `only_packed_chat`: the files hold packed conversations alone. `opened_by`: how they open a folder `{path}`, in Python
+    or in words; None: `tokenmill.open` reads the format.
     """
 
     read_by: str
