@@ -295,6 +295,15 @@ def test_the_readme_is_short() -> None:
     assert len(README.read_bytes()) <= 8_000
 
 
+def test_a_line_of_prose_has_at_most_120_characters() -> None:
+    others = r"```.*?^```$|<!-- generated.*?^<!-- end -->$|^(?:\||<|!\[|#|    ).*?$|^.*?https?://.*?$"  # code, tables, pictures
+    long = []
+    for page in [*PAGES, REPOSITORY / "SECURITY.md"]:
+        text = re.sub(others, "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+        long += [f"{page.name}: {line}" for line in text.splitlines() if len(line) > 120]
+    assert long == []
+
+
 def test_every_link_of_the_readme_leads_somewhere() -> None:
     links = re.findall(r"\]\(([^)#]+)", README.read_text(encoding="utf-8"))
     assert len(links) > 10
