@@ -18,9 +18,15 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
+PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md", "security.md": "SECURITY.md"}
+"""The pages that are files of the repository's root."""
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages that are files elsewhere; MkDocs calls it with the pages that are files."""
-    for path, file in {"changelog.md": "CHANGELOG.md", "security.md": "SECURITY.md"}.items():
-        content = (ROOT / file).read_text(encoding="utf-8").replace("](docs/", "](")
+    for path, file in PAGES.items():
+        content = (ROOT / file).read_text(encoding="utf-8").replace("](docs/", "](").replace('="docs/', '="')
+        for name, other in PAGES.items():
+            content = content.replace(f"]({other})", f"]({name})")
         files.append(File.generated(config, path, content=content))
     return files

@@ -1,16 +1,25 @@
 """tokenmill.lock: pins the tokenizer and the code that a project is built with."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from tokenmill.config.record import Record
 from tokenmill.config.training_params import TokenizerSource
 from tokenmill.errors import VersionsError, first_finding
-from tokenmill.layout import LOCK_FILE
+from tokenmill.layout import LOCK_FILE, STAGES
 from tokenmill.storage.atomic import write_atomic
 from tokenmill_reader.regular_files import read
+
+
+def _is_stage(name: str) -> str:
+    if name not in STAGES:
+        raise ValueError(f"found {name!r}; allowed: {', '.join(map(repr, STAGES))}")
+    return name
+
+
+StageName = Annotated[str, AfterValidator(_is_stage)]
 
 
 class Pin(Record):
@@ -40,7 +49,7 @@ class Lock(Record):
 
     tokenizer: Pin | None = Field(default=None)
     tokenmill: str | None = Field(default=None)
-    code: dict[Literal["count", "train-vocab", "encode", "validate"], str] | None = Field(default=None)
+    code: dict[StageName, str] | None = Field(default=None)
     libraries: dict[str, str] | None = Field(default=None)
 
 
