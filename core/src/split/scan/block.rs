@@ -4,9 +4,9 @@
 //! words of eight bytes. Cost: about sixteen instructions a question with SSE2, seventy with words. SSE2 made all of scanning 1.5
 //! times as fast (English, gpt2: 700 to 1050 MB/s), which is why unsafe code is allowed here. The intrinsics take no pointers.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(feature = "portable")))]
 pub use sse2::Bytes;
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(any(not(target_arch = "x86_64"), feature = "portable"))]
 pub use words::Bytes;
 
 /// 64 bytes that can be asked questions.
@@ -24,7 +24,7 @@ pub trait Block {
     fn bit(&self, k: u32) -> u64;
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(feature = "portable")))]
 #[allow(unsafe_code)]
 mod sse2 {
     use std::arch::x86_64::{
@@ -120,7 +120,7 @@ mod sse2 {
     }
 }
 
-#[cfg(any(test, not(target_arch = "x86_64")))]
+#[cfg(any(test, not(target_arch = "x86_64"), feature = "portable"))]
 mod words {
     use super::Block;
 

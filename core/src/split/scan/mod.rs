@@ -7,9 +7,9 @@
 //! Invariant: the pieces are those of the regexes as crate::split::pattern runs them; tests compare both ways with the regexes.
 //! Cost: O(n); about 100 cycles for a window of ASCII, 400 with other characters.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(feature = "portable")))]
 mod avx512;
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(any(not(target_arch = "x86_64"), feature = "portable"))]
 #[path = "no_avx512.rs"]
 mod avx512;
 mod block;

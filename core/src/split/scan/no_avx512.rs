@@ -1,4 +1,4 @@
-//! Replaces `avx512` on other processors.
+//! Replaces `avx512` on other processors, and where the crate's feature `portable` is on.
 
 use super::window::Rule;
 use crate::split::sink::PIECES_MAX;
