@@ -5,7 +5,7 @@ LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --generate
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(1) >.venv/pip.log 2>&1 || { tail -3 .venv/pip.log; echo "The packages could not be installed: without a network, connect to one or set PIP_INDEX_URL to a mirror, then run make again (full log: .venv/pip.log)."; exit 1; }
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: help audit demo fuzz test test-faults test-interop test-slow test-storage lint docs reader setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
+.PHONY: help audit demo fuzz test test-faults test-interop test-slow test-storage test-wheel lint docs reader wheel setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
 
 help: ## what each target does
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1: \2/p' Makefile | awk -F': ' '{ printf "%-16s%s\n", $$1, substr($$0, length($$1) + 3) }'
@@ -60,6 +60,21 @@ audit: setup .audit/bin/cargo-deny ## every locked package and crate against the
 reader: setup ## the wheel of tokenmill-reader, in dist/: pure Python that needs numpy alone
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist ./reader
 
+wheel: .wheel-venv/.installed ## the wheel of tokenmill, in dist/, for Linux with glibc 2.28 or newer: compiled with zig, some minutes
+	@echo "compiling the wheel, some minutes ..."
+	@rm -f dist/tokenmill-[0-9]*.whl
+	@. .wheel-venv/bin/activate && maturin build --release --locked --quiet --zig --compatibility manylinux_2_28 --out dist
+	@.wheel-venv/bin/check-wheel-contents dist/tokenmill-[0-9]*.whl
+	@.wheel-venv/bin/auditwheel show dist/tokenmill-[0-9]*.whl
+
+test-wheel: wheel ## that wheel alone, with the locked packages of a build in a new environment: it builds sample text and verifies it
+	@set -e; bare=$$(mktemp -d); trap 'rm -rf "$$bare"' EXIT; \
+	$(PYTHON) -m venv $$bare/venv; \
+	$$bare/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r runtime.lock; \
+	$$bare/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-index dist/tokenmill-[0-9]*.whl; \
+	cd $$bare; \
+	env -i HOME=$$bare PATH=$$bare/venv/bin:/usr/bin:/bin sh -ec 'tokenmill init demo; cd demo; python -m tokenmill.corpus.sample data/raw; tokenmill build; tokenmill verify'
+
 docs: setup ## the tables in docs/ that are made from the code, and the web site in site/; a link that leads nowhere is an error
 	@$(BIN)/python -m docs.generated.pages
 	@NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
@@ -99,6 +114,7 @@ lock: ## resolve the dependencies anew (needs uv)
 	uv pip compile $(LOCK) --extra dev pyproject.toml -o requirements.lock
 	uv pip compile $(LOCK) --constraints requirements.lock pyproject.toml -o runtime.lock
 	echo maturin | uv pip compile $(LOCK) --constraints requirements.lock - -o core/maturin.lock
+	printf '%s\n' auditwheel check-wheel-contents maturin ziglang | uv pip compile $(LOCK) --constraints requirements.lock - -o core/wheel.lock
 	uv pip compile $(LOCK) benchmarks/requirements.in -o benchmarks/requirements.lock
 	uv pip compile $(LOCK) interop/requirements.in -o interop/requirements.lock
 	$(PYTHON) core/third_party.py
@@ -177,6 +193,11 @@ bench-task: setup ## the inside of an encode task, and readers of JSON lines
 	@echo "compiling cargo-deny, some minutes ..."
 	@cargo install --quiet --locked --root .audit --version 0.20.2 cargo-deny
 
+.wheel-venv/.installed: core/wheel.lock
+	@$(PYTHON) -m venv .wheel-venv
+	@.wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r core/wheel.lock
+	@touch $@
+
 .bench-venv/.installed: benchmarks/requirements.lock .venv/.installed
 	@$(BIN)/python -m venv .bench-venv
 	@.bench-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r benchmarks/requirements.lock
@@ -189,4 +210,4 @@ bench-task: setup ## the inside of an encode task, and readers of JSON lines
 	@touch $@
 
 clean: ## what make made, but for data
-	rm -rf .venv .audit .bench-venv .interop-venv .s3-server core/target dist reader/build reader/*.egg-info tokenmill/*.so
+	rm -rf .venv .audit .bench-venv .interop-venv .s3-server .wheel-venv core/target dist reader/build reader/*.egg-info tokenmill/*.so
