@@ -58,8 +58,10 @@ class Block:
 
 
 def blocks_of(page: Path) -> list[Block]:
+    """The blocks that somebody wrote; tests/cli/test_help.py holds the examples of commands that are generated."""
     name = page.relative_to(REPOSITORY).as_posix()
-    return [Block(name, language, text) for language, text in FENCE.findall(page.read_text(encoding="utf-8"))]
+    written = re.sub(r"<!-- generated.*?<!-- end -->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return [Block(name, language, text) for language, text in FENCE.findall(written)]
 
 
 def commands_of(block: Block) -> list[tuple[str, str | None]]:
