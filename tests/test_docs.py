@@ -300,7 +300,7 @@ def test_the_readme_is_short() -> None:
 def test_a_line_of_prose_has_at_most_120_characters() -> None:
     others = r"```.*?^```$|<!-- generated.*?^<!-- end -->$|^(?:\||<|!\[|#|    ).*?$|^.*?https?://.*?$"  # code, tables, pictures
     long = []
-    for page in [*PAGES, REPOSITORY / "SECURITY.md"]:
+    for page in [*PAGES, REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "SECURITY.md"]:
         text = re.sub(others, "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
         long += [f"{page.name}: {line}" for line in text.splitlines() if len(line) > 120]
     assert long == []

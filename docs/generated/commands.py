@@ -71,7 +71,8 @@ def _optional(parser: argparse.ArgumentParser, shared: set[tuple[str, ...]], of_
 def _option(action: argparse.Action) -> list[str]:
     value = f" {_metavar(action)}" if action.nargs != 0 else ""
     needed = " It must be given." if action.required else ""
-    return [", ".join(code(name + value) for name in action.option_strings), _sentence(action.help) + needed]
+    help = (action.help or "").replace("%(default)s", str(action.default))
+    return [", ".join(code(name + value) for name in action.option_strings), _sentence(help) + needed]
 
 
 def _metavar(action: argparse.Action) -> str:
@@ -83,7 +84,8 @@ def _sentence(help: str | None) -> str:
     text = (help or "").replace("%(prog)s", "tokenmill")
     text = text.replace("show program's version number and exit", "print the version and end")
     text = text.replace("show this help message and exit", "print the help of the command and end")
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+    begins_with_url = "://" in text.split(" ")[0]
+    return (text if begins_with_url else text[:1].upper() + text[1:]) + ("" if text.endswith(".") else ".")
 
 
 def _usage(parser: argparse.ArgumentParser) -> str:

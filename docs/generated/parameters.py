@@ -15,7 +15,7 @@ from tokenmill.format_facts import FORMATS
 
 ROOT = Path(__file__).parent.parent.parent
 _TEMPLATE = ROOT / "tokenmill/project/template"
-_KINDS = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+_KINDS = {str: "text", int: "whole number", float: "number", bool: "true or false", types.NoneType: "null"}
 _BY_CHECK = {  # what a validator takes that the type alone does not say
     "_as_list": "a glob, or a list of globs",
     "share_or_number": "a share from 0 to below 1, or a whole number",

@@ -1,6 +1,7 @@
 """Tables in Markdown."""
 
 from collections.abc import Iterable, Sequence
+from html import escape
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], n_right: int = 0) -> str:
@@ -11,11 +12,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], n_right: int = 0) 
 
 
 def code(text: str) -> str:
-    """Text as code; nothing is nothing."""
+    """Text as code; nothing is nothing. A pipe in backticks ends a cell on GitHub, so such a text is HTML."""
     assert "`" not in text
+    if "|" in text:
+        return f"<code>{escape(text, quote=False)}</code>"
     return f"`{text}`" if text else ""
 
 
 def _cell(text: str) -> str:
-    """A pipe ends a cell, but for one in code."""
-    return "`".join(part if i % 2 else part.replace("|", "&#124;") for i, part in enumerate(text.split("`")))
+    """A pipe ends a cell, so it is written as an entity."""
+    return text.replace("|", "&#124;")

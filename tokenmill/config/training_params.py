@@ -29,8 +29,8 @@ def _rational(weights: object) -> object:
 class Count(Record):
     """How text is split into pre-tokens, how much each shard counts, and which pre-tokens are dropped.
 
-    `partitions`: into how many parts the counts are divided for adding them up; it changes no byte of the result. `approximate`:
-    None, for each params.yaml that still has it from a version that could count approximately."""
+    `partitions`: how many parts the counts are divided into, each of which is added up by itself; it changes no byte of the
+    result. `approximate`: always None; a params.yaml of an earlier version may still have the key."""
 
     pattern: str | None = Field(min_length=1)
     count_min: int = Field(ge=1, lt=2**64)
