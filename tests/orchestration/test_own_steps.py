@@ -1,9 +1,15 @@
 """A project's own steps, as the guide shows them: run in Prefect, tracked by DVC, and `dvc repro` agrees."""
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.builders.prefect_server import prefect_home, recorded_runs
@@ -84,12 +90,46 @@ def test_steps_of_ones_own_run_in_prefect_and_dvc_tracks_them(
     assert set(own.actions(own.build(**home)).values()) == {"up to date"}
 
 
-def test_an_inline_build_asks_for_a_step_that_it_does_not_run(own: Project) -> None:
+@pytest.mark.slow
+def test_an_inline_build_runs_steps_by_their_commands(own: Project, capfd: pytest.CaptureFixture[str]) -> None:
     own.set(run__engine="inline")
+    clean = own.root / "tasks/clean.py"
+    clean.write_text(clean.read_text(encoding="utf-8") + '    print("cleaned")\n', encoding="utf-8")
+    done = own.build()
+    assert list(own.actions(done)) == ["clean", "count", "train-vocab", "encode", "lengths", "validate"]
+    assert capfd.readouterr().err == "cleaned\n"  # and nothing of it in stdout, which may be JSON
+    assert n_documents(own) == 1
+    assert (own.root / "data/lengths/lengths.csv").exists()
+    assert_dvc_agrees(own)
+    assert set(own.actions(own.build()).values()) == {"up to date"}
+
+    (own.root / "data/all/b.jsonl").write_text('{"id": "x"}\n', encoding="utf-8")
+    before = own.outputs()
     done = own.run("tokenmill", "build")
     assert done.returncode == 2
-    assert "stage clean has to run" in done.stderr
-    assert "`dvc repro clean`" in done.stderr
+    assert "KeyError: 'text'" in done.stderr
+    assert "error[TM112]: dvc.yaml: stage clean: `python -m tasks.clean` ended with code 1" in done.stderr
+    assert own.outputs() == before
+
+
+@pytest.mark.slow
+def test_a_signal_ends_a_step_of_an_inline_build_and_its_children(own: Project) -> None:
+    own.set(run__engine="inline")
+    pids = own.root / "pids"
+    stages = own.root / "dvc.yaml"
+    words = stages.read_text(encoding="utf-8")
+    stages.write_text(
+        words.replace("cmd: python -m tasks.clean", "cmd: sleep 100 & echo $! > pids.new && mv pids.new pids && wait"),
+        encoding="utf-8",
+    )
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    with subprocess.Popen([sys.executable, "-m", "tokenmill", "build"], cwd=own.root, env=environment) as process:
+        while not pids.exists():
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 143
+    child = int(pids.read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ def load_flow(root: Path, name: str, *arguments: object) -> Any:
             path,
             f"does not fit this tokenmill: {error}.",
             "Compare it with that of a new project (`tokenmill init NEW`), which has the flows and tasks of this "
-            "tokenmill, or set run.engine: inline in params.yaml, which runs tokenmill's own stages.",
+            "tokenmill, or set run.engine: inline in params.yaml, which runs the stages of dvc.yaml without it.",
             code="TM108",
         ) from error
     finally:

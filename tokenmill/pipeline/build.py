@@ -247,14 +247,11 @@ class Build:
             with self._opened(name) as stage:
                 settled = self._settle(stage, name)
             if settled is None:
-                is_last = names is self.stages
-                when = "" if is_last else " before the stages that follow"
+                when = "" if names is self.stages else " before the stages that follow"
                 raise ParamsError(
                     "dvc.yaml",
-                    f"stage {name} has to run, but nothing ran it{when}. flows/build.py must call it after the "
-                    "stages whose outputs it reads.",
-                    f"Under run.engine: inline only tokenmill's own stages run: do `dvc repro {name}` "
-                    f"{('now' if is_last else 'first')}.",
+                    f"stage {name} has to run, but nothing ran it{when}.",
+                    "Call it in flows/build.py, after the stages whose outputs it reads.",
                     code="TM107",
                 )
             self.summaries.append(settled)

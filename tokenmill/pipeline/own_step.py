@@ -1,13 +1,17 @@
 """Runs a step of the project's own: its previous outputs come back if it fails, and its errors name it."""
 
+import os
 import re
+import signal
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import DEVNULL, Popen
 
 import tokenmill
-from tokenmill.console import say
+from tokenmill.console import say, say_more
 from tokenmill.errors import ParamsError, ProjectCodeError, code_of, of_the_machine
 from tokenmill.layout import STAGES
 from tokenmill.pipeline.stage_order import stages_of
@@ -67,6 +71,35 @@ def _replace(path: Path, kept: Path, name: str) -> None:
 def _aside(path: Path, name: str) -> Path:
     """The path of an output while its step runs. git and DVC ignore that name."""
     return path.with_name(f"{path.name}.before-{name}.partial")
+
+
+def run_commands(root: Path, name: str) -> None:
+    """Runs a step by its commands in dvc.yaml, as `dvc repro` does. What they print goes to stderr; they read no input.
+
+    A command and the processes that it has started end with this one. Raises ProjectCodeError if a command fails.
+    """
+    with opened(root, name, {}) as stage:
+        commands, folder = stage.commands, stage.folder
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    environment = {**os.environ, "PATH": path, "DVC_ROOT": str(root), "DVC_STAGE": name}
+    for command in commands:
+        say_more(f"{name}: {command}")
+        with Popen(
+            [shell, "-c", command], cwd=folder, env=environment, stdin=DEVNULL, stdout=2, process_group=0
+        ) as run:
+            try:
+                code = run.wait()
+            except BaseException:
+                os.killpg(run.pid, signal.SIGKILL)
+                raise
+        if code != 0:
+            raise ProjectCodeError(
+                "dvc.yaml",
+                f"stage {name}: `{command}` ended with code {code}; what it printed is above. This is code of your project. Its "
+                "previous output is as it was.",
+                "Correct the code, or what it reads.",
+            )
 
 
 @contextmanager

@@ -1,19 +1,22 @@
-"""The four stages of a build in order. It does not know the orchestrator."""
+"""The four stages of a build. It does not know the orchestrator."""
+
+from functools import partial
 
 from tokenmill.layout import COUNTS_FILE, REPORT_FILE, TOKENIZER_DIRECTORY
 from tokenmill.pipeline.build import Build
+from tokenmill.pipeline.own_step import run_commands
 from tokenmill.pipeline.pools import Threads
 from tokenmill.rounds import Stage
 from tokenmill.summary import StageSummary
 
 
 def run_inline(build: Build) -> list[StageSummary]:
-    """Runs count → train-vocab → encode → validate in this process, with units in threads, and gives each stage's result."""
+    """Runs the stages of dvc.yaml in order, with units in threads of this process, and gives each one's result. Steps of the
+    project's own run by their commands."""
+    ours = {"count": count, "train-vocab": train_vocab, "encode": encode, "validate": validate}
     pool = Threads(build.workers)
-    build.stage("count", count, pool)
-    build.stage("train-vocab", train_vocab, pool)
-    build.stage("encode", encode, pool)
-    build.stage("validate", validate, pool)
+    for name in build.stages:
+        build.stage(name, ours.get(name) or partial(_run_commands, name), pool)
     return build.finished()
 
 
@@ -54,6 +57,10 @@ def validate(build: Build) -> Stage:
     _refuse_mistakes(build)
     (build.root / REPORT_FILE).unlink(missing_ok=True)  # so that a failed check never leaves an old "all good"
     return (yield from validate(build.project))
+
+
+def _run_commands(name: str, build: Build) -> None:
+    run_commands(build.root, name)
 
 
 def _refuse_mistakes(build: Build) -> None:

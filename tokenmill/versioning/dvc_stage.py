@@ -106,6 +106,16 @@ class DvcStage:
         return [Path(dep.fs_path) for dep in self._stage.deps if not is_params(dep) and not dep.exists]
 
     @property
+    def commands(self) -> list[str]:
+        """The commands of the stage, each for a shell in `folder`."""
+        return self._stage.cmd if isinstance(self._stage.cmd, list) else str(self._stage.cmd).splitlines()
+
+    @property
+    def folder(self) -> Path:
+        """The folder in which the commands run."""
+        return Path(self._stage.wdir)
+
+    @property
     def outputs(self) -> list[Path]:
         """The files and folders that the stage makes."""
         return [Path(out.fs_path) for out in self._stage.outs]
