@@ -36,7 +36,7 @@ def project(made: Project, tmp_path: Path) -> Project:
 
 def found(project: Project) -> list[str]:
     params = load_params(project.root / "params.yaml")
-    return [str(one) for one in find_mistakes(project.root, params, find_documents(project.root, params)).wrong]
+    return [str(one) for one in find_mistakes(project.root, params, find_documents(project.root, params), {}).wrong]
 
 
 def lines(project: Project, name: str, *rows: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """The kinds of files that hold documents: the format of each, and how it is compressed."""
 
+from functools import lru_cache
 from typing import NamedTuple, get_args
 
 from tokenmill.config.sources import DocumentFormat
@@ -54,7 +55,12 @@ def kind_of(name: str, asked: DocumentFormat | None = None) -> FileKind | None:
     >>> kind_of("web/a.ndjson.gz"), kind_of("src/a.py"), kind_of("src/a.py", "text")
     (FileKind(format='jsonl', compression='.gz'), None, FileKind(format='text', compression=''))
     """
-    stem = name.lower()
+    return _kind_of("." + name.lower().rpartition("/")[2].partition(".")[2], asked)
+
+
+@lru_cache(maxsize=1024)  # a corpus may have a million files
+def _kind_of(stem: str, asked: DocumentFormat | None) -> FileKind | None:
+    """As kind_of, for what follows the first dot of a file's name, in lower case."""
     compression = next((suffix for suffix in COMPRESSIONS if stem.endswith(suffix)), "")
     if stem.endswith(UNFINISHED):
         return None

@@ -4,7 +4,7 @@ import fnmatch
 import glob as globbing
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path, PurePath
@@ -108,12 +108,14 @@ def matching_names(root: Path, glob: str | Sequence[str], asked: str) -> list[st
     return sorted({*local, *stored})
 
 
-def look_for(root: Path, glob: str | Sequence[str], asked: str, source: DocumentSource | None) -> MatchedFiles:
-    """What `find_shards` finds, with the unreadable files for which it would raise errors."""
+def look_for(
+    root: Path, glob: str | Sequence[str], asked: str, source: DocumentSource | None, known: Set[str] = frozenset()
+) -> MatchedFiles:
+    """What `find_shards` finds, without the names in `known`, and with the unreadable files for which it would raise errors."""
     names, stored = _named(root, glob, asked)
     format = None if source is None else source.format
     found = MatchedFiles([], [], [])
-    for name in sorted({*names, *stored}):
+    for name in sorted({*names, *stored} - known):
         if kind_of(name, format) is None:
             found.strange.append((name, asked))
         elif name in stored:

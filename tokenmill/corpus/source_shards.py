@@ -1,7 +1,7 @@
 """Finds the shards of the sources that params.yaml asks for."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 
 from tokenmill.config.params import Params
@@ -13,14 +13,14 @@ from tokenmill_reader.urls import is_url
 _N_NAMES_SHOWN = 5
 
 
-def find_documents(root: Path, params: Params) -> list[Shard]:
-    """The shards of the project at `root`, sorted by name, each with its source.
+def find_documents(root: Path, params: Params, known: Set[str] = frozenset()) -> list[Shard]:
+    """The shards of the project at `root`, sorted by name, each with its source. `known`: names of shards to leave out.
 
     Raises CorpusError as `find_shards` does, and with source.sources_strict for a file below data/raw that no source matches; and
     ParamsError for a shard that two sources match.
     """
     found: dict[str, Shard] = {}
-    looked = [look_for(root, one.globs, f"{one.section}.glob", one) for one in params.document_sources()]
+    looked = [look_for(root, one.globs, f"{one.section}.glob", one, known) for one in params.document_sources()]
     for shards in looked:
         for shard in shards.shards:
             source = shard.source

@@ -184,19 +184,21 @@ def _cuts(
     shards: Sequence[Shard], digests: Digests, unit_bytes_max: int, threads: int, read_bytes_max: int | None = None
 ) -> list[_Cut]:
     stop = threading.Event()
-    unread = set() if read_bytes_max is None else _beyond(shards, digests, unit_bytes_max, read_bytes_max)
+    known = {one: digests.known(one.path, _word(one, unit_bytes_max), _Cut) for one in shards}
+    unknown = [one for one in shards if known[one] is None]
+    if read_bytes_max is not None:
+        unknown = _smallest(unknown, read_bytes_max)
 
     def look(shard: Shard) -> _Cut:
-        if shard in unread:
-            return _Cut(UNREAD, [])
         read = partial(_look, shard, unit_bytes_max, stop.is_set)
         return with_retries(partial(digests.fact, shard.path, _word(shard, unit_bytes_max), _Cut, read))
 
     with ThreadPoolExecutor(threads, thread_name_prefix="digest") as pool:
         try:
-            return list(pool.map(look, shards))
+            known.update(zip(unknown, pool.map(look, unknown), strict=True))
         finally:
             stop.set()
+    return [known[one] or _Cut(UNREAD, []) for one in shards]
 
 
 def _word(shard: Shard, unit_bytes_max: int) -> str:
@@ -204,12 +206,11 @@ def _word(shard: Shard, unit_bytes_max: int) -> str:
     return f"parts {unit_bytes_max}" if _may_be_cut(shard, unit_bytes_max) else "sha256"
 
 
-def _beyond(shards: Sequence[Shard], digests: Digests, unit_bytes_max: int, read_bytes_max: int) -> set[Shard]:
-    """The shards without a fact that stay unread if the smallest are read first, `read_bytes_max` bytes in all."""
-    unknown = [one for one in shards if digests.known(one.path, _word(one, unit_bytes_max), _Cut) is None]
-    unknown.sort(key=lambda shard: shard.n_bytes)
-    ends = accumulate(shard.n_bytes for shard in unknown)
-    return {shard for shard, end in zip(unknown, ends, strict=True) if end > read_bytes_max}
+def _smallest(shards: Sequence[Shard], n_bytes_max: int) -> list[Shard]:
+    """The smallest shards, as many as have `n_bytes_max` bytes in all."""
+    ordered = sorted(shards, key=lambda shard: shard.n_bytes)
+    ends = accumulate(shard.n_bytes for shard in ordered)
+    return [shard for shard, end in zip(ordered, ends, strict=True) if end <= n_bytes_max]
 
 
 def _may_be_cut(shard: Shard, unit_bytes_max: int) -> bool:

@@ -44,7 +44,7 @@ class BuildShards:
         """The shards that arrived since then; empty if listing fails, an error that the next build reports."""
         names = {shard.name for shard in self.shards}
         try:
-            return [shard for shard in find_documents(self.root, self.params) if shard.name not in names]
+            return find_documents(self.root, self.params, known=names)
         except TokenmillError:
             return []
 

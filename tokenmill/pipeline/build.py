@@ -272,7 +272,8 @@ class Build:
 
         If someone wrote into an output that is a hard link, the unit store's file changed too, so damaged units are removed.
         """
-        refuse_unseen(self.root, self.params, self.shards if name in DOCUMENT_STAGES else (), stage, name)
+        if name not in STAGES or "dvc.yaml" not in self.checked:
+            refuse_unseen(self.root, self.params, self.shards if name in DOCUMENT_STAGES else (), stage, name)
         match stage.state():
             case "current":
                 return StageSummary(name, "up to date")

@@ -68,8 +68,8 @@ def _refuse_unseen_shards(shards: Sequence[Shard], stage: DvcStage, name: str) -
         glob = f"{shard.section}.glob"
         if isinstance(shard.path, StoredObject):
             continue
-        path = Path(os.path.abspath(shard.path))  # noqa: PTH100 — resolve() follows links, which DVC does not
-        match stage.sight_of(path):
+        path = os.path.abspath(shard.path)  # noqa: PTH100 — resolve() follows links, which DVC does not
+        match "seen" if path in stage.seen else stage.sight_of(Path(path)):
             case "outside":
                 folder = Path(shard.name).parent
                 raise ParamsError(

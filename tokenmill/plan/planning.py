@@ -75,7 +75,7 @@ def make_plan(root: Path, params: Params, sampled: SampleSize) -> Plan:
         refuse_mistakes_of(root, params)  # it is one of these, maybe
         raise
     if work.would_run:
-        refuse(find_mistakes(root, params, work.shards).wrong)
+        refuse(find_mistakes(root, params, work.shards, {}).wrong)
     cache, shares_bytes = cache_of(root)
     with _scratch(root) as scratch:
         sample = take_sample(work, scratch, sampled)

@@ -61,7 +61,7 @@ def mistakes(root: Path, params: Params) -> list[Diagnosis]:
     except TokenmillError:
         shards = None  # `corpus` tells why
     try:
-        wrong, seen = find_mistakes(root, params, shards, asks_dvc=False)
+        wrong, seen = find_mistakes(root, params, shards, known=None)
     except TokenmillError as error:
         return [Diagnosis("settings", "wrong", str(error))]
     rows = [] if seen is None else seen.wrong

@@ -59,12 +59,14 @@ def refuse_mistakes(build: Build) -> None:
     if "mistakes" not in build.checked:
         build.checked.add("mistakes")
         shards = _there(lambda: build.shards)
-        refuse(find_mistakes(build.root, build.params, shards).wrong)
+        refuse(find_mistakes(build.root, build.params, shards, build.known).wrong)
+        if shards is not None:
+            build.checked.add("dvc.yaml")
 
 
 def refuse_mistakes_of(root: Path, params: Params) -> None:
     """Raises the mistakes of a project that is not being built; see `refuse`."""
-    refuse(find_mistakes(root, params, _there(partial(find_documents, root, params))).wrong)
+    refuse(find_mistakes(root, params, _there(partial(find_documents, root, params)), {}).wrong)
 
 
 def _there(find: Callable[[], list[Shard]]) -> list[Shard] | None:
@@ -85,11 +87,11 @@ def refuse(wrong: Sequence[TokenmillError]) -> None:
         raise ParamsError([line for one in wrong for line in one.lines], code=wrong[0].code)
 
 
-def find_mistakes(root: Path, params: Params, shards: Sequence[Shard] | None, asks_dvc: bool = True) -> Mistakes:
+def find_mistakes(root: Path, params: Params, shards: Sequence[Shard] | None, known: Known | None) -> Mistakes:
     """Finds the mistakes of the project at `root`. Reading first rows takes about a second.
 
-    `shards`: the documents' shards; None if there are none yet. `asks_dvc`: whether to check dvc.yaml too, for which DVC hashes all
-    new documents, as a build does anyway."""
+    `shards`: the documents' shards; None if there are none yet. `known`: what DVC found (see `dvc_stage.opened`). With
+    it dvc.yaml is checked, too, for which DVC hashes all new documents, as a build does anyway."""
     wrong: list[TokenmillError] = []
     noted = partial(_noted, wrong)
     count, encode, source = params.count, params.encode, params.source
@@ -120,9 +122,9 @@ def find_mistakes(root: Path, params: Params, shards: Sequence[Shard] | None, as
                     chat = chat_encoder(tokenizer, chat_entry(root, encode.chat, directory))
     if shards is None:
         return Mistakes(wrong, None)
-    if asks_dvc and not under_dvc():
+    if known is not None and not under_dvc():
         with noted():
-            _check_dvc(root, params, shards)
+            _check_dvc(root, params, shards, known)
     with noted():
         refuse_clashes(shards, source.unit_bytes_min, source.unit_bytes_max)
     with noted():
@@ -230,9 +232,8 @@ def _check_gates(gates: Sequence[str], shards: Sequence[Shard]) -> None:
             )
 
 
-def _check_dvc(root: Path, params: Params, shards: Sequence[Shard]) -> None:
+def _check_dvc(root: Path, params: Params, shards: Sequence[Shard], known: Known) -> None:
     """Raises ParamsError if dvc.yaml lacks an entry without which DVC would not see or keep something."""
-    known: Known = {}
     for name in STAGES:
         with dvc_stage.opened(root, name, known) as stage:
             refuse_unseen(root, params, shards, stage, name)

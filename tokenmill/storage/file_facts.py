@@ -55,30 +55,29 @@ class Digests:
         self._known = _load(self._path) if trust else {}
         self._used: set[str] = set()
         self.seen: dict[Path | StoredObject, Signature] = {}
-        """The signature of each file when `fact` was last called for it."""
+        """The signature of each file when `fact` or `known` was last called for it."""
         self._changed = False
         self._lock = threading.Lock()
 
     def fact(self, path: Path | StoredObject, word: str, kind: type[T], find: Callable[[], T]) -> T:
         """The stored fact if the file is unchanged, else `find()`. Raises CorpusError if the file changes while it is read."""
-        name = self._name(path, word)
-        before = signature_of(path)
-        known = self._known.get(name)
-        with self._lock:
-            self._used.add(name)
-            self.seen[path] = before
-        if known is not None and known.signature in (before, _without_ctime(before)):
-            return msgspec.json.decode(known.fact, type=kind)
+        known = self.known(path, word, kind)
+        if known is not None:
+            return known
+        before = self.seen[path]
         found = find()
         check_unchanged(path, before)
         if isinstance(path, StoredObject) or time.time_ns() - max(before.mtime_ns, before.ctime_ns) > _RACY_NS:
-            self._remember(name, before, found)
+            self._remember(self._name(path, word), before, found)
         return found
 
     def known(self, path: Path | StoredObject, word: str, kind: type[T]) -> T | None:
         """The stored fact if the file is unchanged; None otherwise. It reads no file."""
-        known = self._known.get(self._name(path, word))
-        before = signature_of(path)
+        name, before = self._name(path, word), signature_of(path)
+        with self._lock:
+            known = self._known.get(name)
+            self._used.add(name)
+            self.seen[path] = before
         if known is None or known.signature not in (before, _without_ctime(before)):
             return None
         return msgspec.json.decode(known.fact, type=kind)

@@ -181,7 +181,7 @@ class DvcStage:
     def sight_of(self, path: Path) -> Sight:
         """Whether DVC notices changes of an input file. It follows links to files, but not links to folders inside a
         dependency, and it skips what .dvcignore names."""
-        if str(path) in self._seen:
+        if str(path) in self.seen:
             return "seen"
         above = [dependency for dependency in self._dependencies if path.is_relative_to(dependency)]
         if not above:
@@ -192,7 +192,7 @@ class DvcStage:
         return "ignored" if self._repo.dvcignore.is_ignored_file(str(path)) else "seen"
 
     @cached_property
-    def _seen(self) -> set[str]:
+    def seen(self) -> set[str]:
         """The files of the dependencies that DVC lists."""
         there = [dep for dep in self._stage.deps if not is_params(dep) and dep.exists]
         return {"/".join((dep.fs_path, *key)) for dep in there for key, _oid in _files(dep)}
