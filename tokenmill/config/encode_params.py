@@ -115,13 +115,13 @@ class Encode(Record):
     """The files of the token dataset: their formats, splits and order, and the special tokens in them."""
 
     formats: list[Annotated[str, AfterValidator(is_format)]] = Field(min_length=1)
-    file_bytes: int = Field(ge=1 << 16, le=1 << 40)
-    splits: dict[SplitName, Annotated[float, Field(gt=0, le=1)]]
-    split_group: str | None = Field(min_length=1)
-    shuffle: Shuffle | None
-    pack: Pack | None
-    vocab_sizes: list[Annotated[int, Field(gt=0)]]
-    begin_of_document: str | None
+    file_bytes: int = Field(default=1 << 30, ge=1 << 16, le=1 << 40)
+    splits: dict[SplitName, Annotated[float, Field(gt=0, le=1)]] = Field(default={})
+    split_group: str | None = Field(default=None, min_length=1)
+    shuffle: Shuffle | None = None
+    pack: Pack | None = None
+    vocab_sizes: list[Annotated[int, Field(gt=0)]] = Field(default=[])
+    begin_of_document: str | None = None
     end_of_document: str | None
     special_tokens_in_text: SpecialTokensInText
     chat: Chat | None = None

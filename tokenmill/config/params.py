@@ -21,9 +21,9 @@ class Validate(Record):
     tokenizers to compare with, and the column that holds a document's language."""
 
     sample_documents: int = Field(ge=0)
-    language_column: str | None = Field(min_length=1)
-    references: list[Annotated[str, Field(min_length=1)]]
-    gates: list[str]
+    language_column: str | None = Field(default=None, min_length=1)
+    references: list[Annotated[str, Field(min_length=1)]] = Field(default=[])
+    gates: list[str] = Field(default=[])
 
     @field_validator("gates")
     @classmethod
@@ -49,7 +49,7 @@ class RunOptions(Record):
     memory_mb_max: int = Field(ge=16)
     spill_directory: str | None = Field(min_length=1)
     cache_mb_max: int = Field(ge=1)
-    report_page: bool
+    report_page: bool = True
     store_gb_max: float = Field(ge=0, allow_inf_nan=False)
 
     @field_validator("address")
@@ -65,7 +65,7 @@ class Params(Record):
     """All sections of params.yaml."""
 
     source: Source
-    sources: dict[SourceName, NamedSource]
+    sources: dict[SourceName, NamedSource] = Field(default={})
     count: Count
     train_vocab: TrainVocab
     tokenizer: TokenizerSource | None

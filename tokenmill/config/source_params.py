@@ -61,7 +61,7 @@ class Source(Record):
     on_bad_document: Literal["fail", "quarantine"]
     bad_documents_max: Annotated[int | float, BeforeValidator(share_or_number)]
     on_bad_shard: Literal["fail", "quarantine"]
-    drop: str | None = Field(min_length=1)
+    drop: str | None = Field(default=None, min_length=1)
 
     @field_validator("unit_bytes_max")
     @classmethod
