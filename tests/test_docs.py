@@ -19,6 +19,7 @@ from tests.builders.teams import cli, run
 from tests.conftest import DOCUMENTS, REPOSITORY, Project
 from tokenmill.cli.main import make_parser
 from tokenmill.config.load_params import load_params
+from tokenmill.error_pages import error_pages
 
 README = REPOSITORY / "README.md"
 PAGES = [README, *sorted((REPOSITORY / "docs").rglob("*.md"))]
@@ -291,6 +292,12 @@ def test_the_readme_shows_what_the_tutorial_shows() -> None:
     outputs = [pair for pair in readme if pair[1] is not None]
     assert len(outputs) == 3
     assert [pair for pair in outputs if pair not in tutorial] == []
+
+
+def test_every_error_code_that_a_page_names_is_one() -> None:
+    named = {code for page in PAGES for code in re.findall(r"\bTM\d{3}\b", page.read_text(encoding="utf-8"))}
+    assert len(named) > 20
+    assert named <= error_pages().keys()
 
 
 def test_the_readme_is_short() -> None:
