@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tokenmill_reader.manifest import (
+    CARD_FILE,
     MANIFEST_FILE,
     DatasetFile,
     check_is_dataset,
@@ -55,7 +56,7 @@ def check(dataset: str | PathLike[str]) -> Checked:
     threads = min(os.cpu_count() or 1, _THREADS_MAX)
     with ThreadPoolExecutor(threads, thread_name_prefix="check") as pool:
         wrong += [one for one in pool.map(partial(_wrong, folder), files) if one is not None]
-    named = {MANIFEST_FILE, *(one.name for one in files)}
+    named = {MANIFEST_FILE, CARD_FILE, *(one.name for one in files)}
     wrong += [f"{name}: not named by {MANIFEST_FILE}." for name in files_below(folder) if name not in named]
     return Checked(wrong, len(files), sum(one.n_bytes for one in files))
 

@@ -30,6 +30,8 @@ from tokenmill_reader.records import (
 from tokenmill_reader.regular_files import read
 
 MANIFEST_FILE = "manifest.json"
+CARD_FILE = "README.md"
+"""The page about a dataset beside its manifest. It is made from the manifest, and may be edited: nothing checks it."""
 DOCUMENTS_FOLDER = "documents"
 """The folder of the documents' own files in the dataset, since format 8."""
 FORMAT_VERSION = 9

@@ -311,7 +311,7 @@ def test_a_directory_that_is_there_is_not_overwritten(team: Team) -> None:
     publish(team.project, "dataset@v0.1.0")
     done = cli(team.project, "fetch", "dataset@v0.1.0", "data/tokens")
     assert done.returncode == 2
-    assert "[TM406]: data/tokens: is not empty: it holds documents, manifest.json. Nothing was" in done.stderr
+    assert "[TM406]: data/tokens: is not empty: it holds README.md, documents, manifest.json. Nothing" in done.stderr
     assert done.stderr.endswith("or delete this one first: `rm -r data/tokens`.\n")
     done = cli(team.project, "fetch", "dataset@v0.1.0", "dvc.lock")
     assert "dvc.lock: is a file. Name a directory that is not there yet" in done.stderr

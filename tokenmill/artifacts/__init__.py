@@ -1,1 +1,1 @@
-"""The files that accompany a tokenizer: golden vectors and a model card."""
+"""What accompanies a tokenizer and a dataset: golden vectors, a model card, and a dataset card."""

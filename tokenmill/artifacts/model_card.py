@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 import tokenmill
 from tokenmill.artifacts.golden import Golden
+from tokenmill.artifacts.markdown import code, facts
 from tokenmill.config.record import Record
 from tokenmill.config.training_params import TrainVocab
 from tokenmill.corpus.provenance import CountedShard
@@ -146,7 +147,7 @@ def readme_of(card: Card) -> str:
         f"tokens:\n`{card.digest}`",
         _numbers(card),
         *([] if card.training is None else _not_reached(card.vocab_size, card.training)),
-        *([] if card.origin is None else [f"Taken from {_code(card.origin)}."]),
+        *([] if card.origin is None else [f"Taken from {code(card.origin)}."]),
         *([] if card.training is None else [_trained_on(card.training)]),
         _how_to_load(card),
         "`golden.json` holds texts in many scripts with their ids, which every build with this tokenizer checks; `card.json` "
@@ -162,7 +163,7 @@ def _numbers(card: Card) -> str:
     if card.pattern is not None:
         rows.append(("split", card.pattern_name or f"{len(card.pattern)} regexes, in card.json"))
     rows.append(
-        ("special tokens", ", ".join(f"{_code(text)} = {id}" for text, id in card.special_tokens.items()) or "none")
+        ("special tokens", ", ".join(f"{code(text)} = {id}" for text, id in card.special_tokens.items()) or "none")
     )
     if one := card.training:
         rows += [
@@ -177,7 +178,7 @@ def _numbers(card: Card) -> str:
                 f"{one.vocab_size_asked}, {one.pair_count_min}, {one.token_bytes_max}",
             ),
         ]
-    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows)
+    return facts(rows)
 
 
 def _not_reached(vocab_size: int, training: Training) -> list[str]:
@@ -191,7 +192,7 @@ def _not_reached(vocab_size: int, training: Training) -> list[str]:
 
 def _trained_on(training: Training) -> str:
     shown = training.shards[:_N_SHARDS_SHOWN]
-    lines = [f"- {_code(shard.name)}, {shard.n_bytes:,} bytes, sha256 `{shard.sha256}`" for shard in shown]
+    lines = [f"- {code(shard.name)}, {shard.n_bytes:,} bytes, sha256 `{shard.sha256}`" for shard in shown]
     if len(training.shards) > len(shown):
         lines.append(f"- and {len(training.shards) - len(shown):,} more, in card.json")
     return f"## Trained on\n\n{len(training.shards):,} files:\n\n" + "\n".join(lines)
@@ -236,8 +237,3 @@ def _largest(scripts: dict[str, float]) -> list[tuple[str, float]]:
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     kind = pa.large_binary() if pa.types.is_binary(column.type) else column.type
     return column.cast(kind).combine_chunks()
-
-
-def _code(text: str) -> str:
-    """The text as Markdown code on a single line, whatever it contains."""
-    return f"`{repr(text)[1:-1].replace('`', chr(39))}`"

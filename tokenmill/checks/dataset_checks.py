@@ -27,7 +27,7 @@ from tokenmill.checks.subject import RightFile, Subject
 from tokenmill.checks.table_checks import wrong_tables
 from tokenmill.dataset.entries import OutputShard, TableFile
 from tokenmill.rounds import Rounds
-from tokenmill_reader.manifest import MANIFEST_FILE
+from tokenmill_reader.manifest import CARD_FILE, MANIFEST_FILE
 from tokenmill_reader.regular_files import read
 
 
@@ -52,7 +52,7 @@ def wrong_identity(subject: Subject) -> Iterator[Finding]:
 
 def wrong_manifest(subject: Subject) -> Iterator[Finding]:
     """Checks the manifest alone, and that the files which it names are there and no others."""
-    yield from wrong_files([MANIFEST_FILE, *subject.manifest.names()], subject.names)
+    yield from wrong_files([MANIFEST_FILE, *subject.manifest.names()], set(subject.names) - {CARD_FILE})
     yield from wrong_in_itself(subject.manifest)
     yield from wrong_digest(subject.manifest, read(subject.folder / MANIFEST_FILE))
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
+from tokenmill.artifacts.dataset_card import write_dataset_card
 from tokenmill.chat.answers import AnswerCounts, added
 from tokenmill.config.encode_params import Chat, Encode
 from tokenmill.config.sources import EPOCHS_MAX, DocumentSource
@@ -124,6 +125,7 @@ def write_dataset(project: Project, corpus: EncodedCorpus, folders: Folders) -> 
             blends=write_blends(sets.sets, directory),
         )
         write_manifest(manifest, directory)
+        write_dataset_card(manifest, directory)
     return manifest
 
 

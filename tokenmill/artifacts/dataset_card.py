@@ -1,0 +1,126 @@
+"""A token dataset's card: README.md with its numbers and how to read it, and the header that `datasets` and model hubs read."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from tokenmill.artifacts.markdown import code, facts
+from tokenmill.dataset.entries import FileSet
+from tokenmill.dataset.manifest import Manifest
+from tokenmill.storage.atomic import write_atomic
+from tokenmill_reader.manifest import CARD_FILE, DOCUMENTS_FOLDER
+
+_SUFFIXES = {"parquet": ".parquet", "arrow": ".arrow"}
+"""The formats that `datasets` reads, with the suffix of their files, the first choice first."""
+
+_HOW = """## Read it
+
+```python
+import datasets
+rows = datasets.load_dataset("DIRECTORY")
+
+import tokenmill  # or tokenmill_reader, which needs numpy alone
+items = tokenmill.open("DIRECTORY"{split})
+```
+
+## Check it, and make it again
+
+`python -m tokenmill_reader check DIRECTORY` compares every file with `manifest.json`, and `tokenmill verify DIRECTORY` compares
+the tokens with the documents, too. The same documents, parameters and version of tokenmill give the same bytes: in the project
+that made this dataset, take the commit whose `dvc.lock` has it, and run `tokenmill build --force`. This page is no part of what
+is checked, so that you may add to it, such as a licence."""
+
+
+def write_dataset_card(manifest: Manifest, directory: Path) -> None:
+    """Writes README.md. The same manifest gives the same bytes."""
+    with write_atomic(directory / CARD_FILE) as path:
+        path.write_text(card_of(manifest), encoding="utf-8")
+
+
+def card_of(manifest: Manifest) -> str:
+    """The text of README.md. What it lists by name are splits and sources; the input files are in the manifest."""
+    split = next((f", {one.split!r}" for one in manifest.sets if one.split is not None), "")
+    parts = [
+        "\n".join(["---", "tags:", "- tokenmill", "configs:", *_configs(manifest), "---"]),
+        "# Token dataset",
+        f"Documents as token ids, made by {manifest.engine}. `manifest.json` names each file with its sha256.",
+        facts(_numbers(manifest)),
+        *_sources(manifest),
+        *_sets(manifest),
+        _HOW.replace("{split}", split),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _configs(manifest: Manifest) -> Iterator[str]:
+    """Yields the lines of the header that say which files are which split. The first of the configurations is the default.
+
+    `datasets` reads all configurations of a folder in the format of the first, so that Parquet goes before Arrow.
+    """
+    format = next((name for name in _SUFFIXES if any(one.format == name for one in manifest.sets)), "parquet")
+    found: dict[str, dict[str, list[str]]] = {}
+    for one in manifest.sets:
+        if one.format == format and one.parts:
+            name = format if one.epoch is None else f"{format}-epoch-{one.epoch}"
+            split = re.sub(r"\W", "_", one.split or "train")  # `datasets` has no other names
+            found.setdefault(name, {}).setdefault(split, []).append(f"{_folder(one)}/*{_SUFFIXES[format]}")
+    if format == "parquet":
+        found["documents"] = {"train": [f"{DOCUMENTS_FOLDER}/**/*.parquet"]}
+    for name, splits in found.items():
+        yield f"- config_name: {name}"
+        if name == next(iter(found)):
+            yield "  default: true"
+        yield "  data_files:"
+        for split, paths in splits.items():
+            yield f"  - split: {split}"
+            yield f"    path: {json.dumps(paths)}"
+
+
+def _folder(one: FileSet) -> str:
+    """The folder of a set's parts, relative to the dataset's."""
+    return str(PurePosixPath(one.parts[0].files[0].name).parent)
+
+
+def _numbers(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yields the rows of the table of what the dataset is."""
+    yield "documents", f"{manifest.n_documents:,}"
+    yield "tokens", f"{manifest.n_tokens:,}"
+    yield "text", f"{manifest.text_bytes:,} bytes, from {len(manifest.inputs):,} files"
+    yield "ids", f"{manifest.id_type}, up to {manifest.id_max:,}"
+    yield "tokenizer, sha256", f"`{manifest.tokenizer_digest}`"
+    if one := manifest.tokenizer_origin:
+        yield "tokenizer, from", code(" ".join(filter(None, (one.source, one.name, one.version))))
+    for what, id in (("begins", manifest.begin_of_document_id), ("ends", manifest.end_of_document_id)):
+        yield f"id that {what} a document", "none" if id is None else str(id)
+    if manifest.chat is not None:
+        yield "conversations", f"template {code(manifest.chat.template_name)}, with a loss mask"
+    if manifest.n_bad:
+        yield "left out as bad", f"{manifest.n_bad:,} documents"
+    for reason, n in manifest.n_dropped.items():
+        yield f"left out, {code(reason)}", f"{n:,} documents"
+    yield "parameters, sha256", f"`{manifest.params_digest}`"
+    yield "manifest, sha256 of its fields", f"`{manifest.own_digest()}`"
+
+
+def _sources(manifest: Manifest) -> Iterator[str]:
+    """Yields the table of the named sources, if there are any."""
+    if manifest.sources:
+        rows = [
+            f"| {code(one.name)} | {one.n_documents:,} | {one.n_tokens:,} | {one.text_bytes:,} |"
+            for one in manifest.sources
+        ]
+        yield "\n".join(["| source | documents | tokens | bytes of text |", "|---|---:|---:|---:|", *rows])
+
+
+def _sets(manifest: Manifest) -> Iterator[str]:
+    """Yields the table of the file sets, if there are any."""
+    rows = []
+    for one in manifest.sets:
+        which = [one.split, one.source, None if one.epoch is None else f"epoch {one.epoch}"]
+        items, tokens = (sum(getattr(part, name) for part in one.parts) for name in ("n_items", "n_tokens"))
+        n_bytes = sum(file.n_bytes for file in one.files)
+        named = ", ".join(code(name) for name in which if name is not None) or "all"
+        rows.append(f"| {one.format} | {named} | {items:,} | {tokens:,} | {n_bytes:,} |")
+    if rows:
+        yield "\n".join(["| format | of | items | tokens | bytes |", "|---|---|---:|---:|---:|", *rows])

@@ -1,0 +1,13 @@
+"""Text of Markdown pages that are made from numbers and names of others."""
+
+from collections.abc import Iterable
+
+
+def code(text: str) -> str:
+    """The text as code on a single line, whatever it contains."""
+    return f"`{repr(text)[1:-1].replace('`', chr(39))}`"
+
+
+def facts(rows: Iterable[tuple[str, str]]) -> str:
+    """A table of names and values, without a head."""
+    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows)
