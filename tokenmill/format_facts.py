@@ -99,6 +99,14 @@ FORMATS: Mapping[str, FormatFacts] = {
         "`train.bin`, `val.bin`",
         keeps_ends=False,
     ),
+    "llmc": FormatFacts(
+        "llm.c, modded-nanogpt; ids up to 65,535 only",
+        "windows of the batch's length; modded-nanogpt begins them with a document",
+        _NONE,
+        "by `BOS_ID`, which begins each document: set `begin_of_document` (modded-nanogpt; llm.c does not ask)",
+        "the pattern of its files",
+        keeps_ends=False,
+    ),
     "litdata": FormatFacts(
         "LitData, LitGPT",
         "blocks of `block_size` tokens (`TokensLoader`)",

@@ -94,13 +94,18 @@ def olmo(folder: Path, stem: str, ids: str, packed: bool) -> list[Item]:
 
 def nanogpt(folder: Path, stem: str, ids: str, packed: bool) -> list[Item]:
     assert ids == "u2"
-    data = np.fromfile(folder / f"{stem}.bin", np.uint16).tolist()
-    items, at = [], 0
-    for row in sidecar(folder, stem):
-        items.append({"input_ids": data[at : at + row["n_tokens"]], **({"starts": row["starts"]} if packed else {})})
-        at += row["n_tokens"]
-    assert at == len(data)
-    return items
+    return _of_lengths(folder, stem, np.fromfile(folder / f"{stem}.bin", np.uint16).tolist(), packed)
+
+
+def llmc(folder: Path, stem: str, ids: str, packed: bool) -> list[Item]:
+    """As DataLoader in llmc/dataloader.h of llm.c and _load_data_shard of modded-nanogpt."""
+    assert ids == "u2"
+    path = folder / f"{stem}.bin"
+    header = np.fromfile(path, np.int32, 256).tolist()
+    assert header[:2] == [20240520, 1]
+    assert not any(header[3:])
+    assert path.stat().st_size == 256 * 4 + header[2] * 2
+    return _of_lengths(folder, stem, np.fromfile(path, np.uint16, header[2], offset=256 * 4).tolist(), packed)
 
 
 def litdata(folder: Path, stem: str, ids: str, packed: bool) -> list[Item]:
@@ -208,6 +213,15 @@ def _mds_value(data: bytes, encoding: str) -> Any:
     return values.tolist()
 
 
+def _of_lengths(folder: Path, stem: str, data: list[int], packed: bool) -> list[Item]:
+    items, at = [], 0
+    for row in sidecar(folder, stem):
+        items.append({"input_ids": data[at : at + row["n_tokens"]], **({"starts": row["starts"]} if packed else {})})
+        at += row["n_tokens"]
+    assert at == len(data)
+    return items
+
+
 def _with_starts(folder: Path, stem: str, packed: bool, items: list[Any]) -> list[Item]:
     rows = sidecar(folder, stem) if packed else [{} for _ in items]
     return [{"input_ids": item.tolist(), **row} for item, row in zip(items, rows, strict=True)]
@@ -233,6 +247,7 @@ READERS = {
         olmo,
         mds,
         nanogpt,
+        llmc,
         litdata,
         megatron_sft,
         megatron_sft_parquet,

@@ -122,9 +122,33 @@ def test_an_index_of_megatron_that_does_not_fit_is_found(at: int, value: bytes, 
         read(megatron, tmp_path, shape)
 
 
+@pytest.mark.parametrize(
+    ("at", "value", "words"),
+    [
+        (0, 20240522, "header: expected 20240520 as value 0; found 20240522"),
+        (1, 2, "header: expected 1 as value 1; found 2"),
+        (2, 304, "header: expected 305 as value 2; found 304"),
+        (255, 1, "header: expected 0 as value 255; found 1"),
+    ],
+)
+def test_a_header_of_llmc_that_does_not_fit_is_found(at: int, value: int, words: str, tmp_path: Path) -> None:
+    llmc = SET_FORMATS["llmc"]
+    shape, (path, _) = written(llmc, tmp_path, packed=False)
+    there = np.fromfile(path, "<i4", 256)
+    data = path.read_bytes()
+    there[at] = value
+    path.write_bytes(there.tobytes() + data[1024:])
+    with pytest.raises(ValidationError, match=rf"a\.bin: {words}"):
+        read(llmc, tmp_path, shape)
+    for cut in (data[:1023], data[:-1], b""):
+        path.write_bytes(cut)
+        with pytest.raises(ValidationError, match=rf"a\.bin: expected a header of 1,024 bytes .*; found {len(cut):,}"):
+            read(llmc, tmp_path, shape)
+
+
 def test_another_type_of_ids_is_found(tmp_path: Path) -> None:
     for format in OF_TEXTS.values():
-        if format.name in ("nanogpt", "litdata"):  # there is no such type, or a part does not say it
+        if format.name in ("nanogpt", "llmc", "litdata"):  # there is no such type, or a part does not say it
             continue
         written(format, tmp_path / format.name, packed=False, ids="u4")
         with pytest.raises(ValidationError):

@@ -32,7 +32,7 @@ from tests.builders.format_files import (
 from tests.builders.format_readers import READERS
 from tokenmill.errors import ValidationError
 from tokenmill.format_facts import FORMATS
-from tokenmill.formats import offsets32, parquet
+from tokenmill.formats import llmc, offsets32, parquet
 from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Format
 from tokenmill.formats.tokens import schema
@@ -167,6 +167,8 @@ def test_labels_are_kept_or_refused(format: Format, tmp_path: Path) -> None:
     ("name", "changes", "file_bytes", "reason"),
     [
         ("nanogpt", {"id_max": 70_000}, GIB, "65,535"),
+        ("llmc", {"id_max": 70_000}, GIB, "65,535"),
+        ("llmc", {}, 4 * GIB, "4 GiB"),
         ("mds", {"begin_id": None, "end_id": None}, GIB, "without tokens"),
         ("mds", {}, 4 * GIB, "4 GiB"),
         ("litdata", {}, 4 * GIB, "4 GiB"),
@@ -231,6 +233,14 @@ def test_a_file_that_grows_over_its_offsets_is_an_error(
     write(SET_FORMATS[name], tmp_path / "4", items[:3], shape_of("u2", False))
     with pytest.raises(ValidationError, match=r"a\.\w+: expected at most 1,000 bytes"):
         write(SET_FORMATS[name], tmp_path / "5", items, shape_of("u2", False))
+
+
+def test_more_ids_than_the_header_of_llmc_counts_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llmc, "INT32_MAX", 4)
+    items = [document([1, 2], row=i) for i in range(3)]
+    write(SET_FORMATS["llmc"], tmp_path / "4", items[:2], shape_of("u2", False))
+    with pytest.raises(ValidationError, match=r"a\.bin: expected at most 4 ids, .*encode\.file_bytes"):
+        write(SET_FORMATS["llmc"], tmp_path / "6", items, shape_of("u2", False))
 
 
 def test_an_error_of_the_system_names_the_file(tmp_path: Path) -> None:

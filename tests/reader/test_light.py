@@ -26,7 +26,7 @@ from tokenmill_reader.manifest import own_digest
 
 PACKAGE = REPOSITORY / "reader/tokenmill_reader"
 WITHOUT_PYARROW = ["megatron", "datatrove", "olmo"]
-FORMATS = ["arrow", *WITHOUT_PYARROW, "nanogpt", "parquet"]
+FORMATS = ["arrow", *WITHOUT_PYARROW, "nanogpt", "llmc", "parquet"]
 DOCUMENTS = [[[1, 2, 3], [4], [5, 6, 7, 8], [], [9, 10]], [[11, 12], [13]]]
 WHEEL_BYTES_MAX = 100_000
 
@@ -87,7 +87,7 @@ def test_the_names_of_tokenmill_are_those_of_the_reader() -> None:
 
 def sets_of(folder: Path) -> list[tuple[str, str]]:
     """Datasets of each kind with their formats, as (folder, format)."""
-    small = documents_dataset(folder / "documents", DOCUMENTS, ["arrow", *WITHOUT_PYARROW, "nanogpt"])
+    small = documents_dataset(folder / "documents", DOCUMENTS, ["arrow", *WITHOUT_PYARROW, "nanogpt", "llmc"])
     shape = shape_of(60_000, 5, end_id=0)
     packed, kinds = folder / "packed", [one for one in FORMATS if one != "nanogpt"]
     items = [[[1, 2, 3, 0, 9], [4, 5, 0, 9, 9]], [[6, 0, 0, 9, 9], [7, 8, 7, 8, 7]]]

@@ -100,9 +100,10 @@ def test_large_ids_are_uint32_in_every_format(tmp_path: Path) -> None:
         assert lists(list(found)) == [[70_000, 1], [2**31 - 1]]
 
 
-def test_nanogpt_is_read(tmp_path: Path) -> None:
-    folder = documents_dataset(tmp_path / "tokens", DOCUMENTS, ["nanogpt"])
-    assert tokenmill.open(folder).format == "nanogpt"
+@pytest.mark.parametrize("format", ["nanogpt", "llmc"])
+def test_a_format_without_ends_is_read(format: str, tmp_path: Path) -> None:
+    folder = documents_dataset(tmp_path / "tokens", DOCUMENTS, [format])
+    assert tokenmill.open(folder).format == format
     assert tokenmill.open(folder).sequences(13)[0].tolist() == list(range(1, 14))
 
 

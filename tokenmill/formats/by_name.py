@@ -6,6 +6,7 @@ from tokenmill.formats.arrow import ARROW
 from tokenmill.formats.datatrove import DATATROVE
 from tokenmill.formats.interface import Format
 from tokenmill.formats.litdata import LITDATA
+from tokenmill.formats.llmc import LLMC
 from tokenmill.formats.mds import MDS
 from tokenmill.formats.megatron import MEGATRON
 from tokenmill.formats.megatron_sft import MEGATRON_SFT
@@ -24,6 +25,7 @@ SET_FORMATS: Mapping[str, Format] = {
         OLMO,
         MDS,
         NANOGPT,
+        LLMC,
         LITDATA,
         MEGATRON_SFT,
         MEGATRON_SFT_PARQUET,

@@ -69,6 +69,13 @@ def refuse_lists(shape: Shape, name: str) -> str | None:
     return None
 
 
+def refuse_over_uint16(shape: Shape, name: str) -> str | None:
+    """Says why a format of uint16 ids cannot hold larger ids, or None."""
+    if shape.ids.itemsize == 2:
+        return None
+    return f"{name} holds ids up to {2**16 - 1:,}; the tokenizer's largest is {shape.id_max:,}; choose another format"
+
+
 def refuse_over_int32(shape: Shape, name: str) -> str | None:
     """Says why a format of int32 ids cannot hold larger ids, or None."""
     if shape.id_max <= INT32_MAX:

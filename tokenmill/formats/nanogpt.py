@@ -13,7 +13,7 @@ import pyarrow as pa
 from tokenmill.formats.batches import batches_of
 from tokenmill.formats.files import new_file
 from tokenmill.formats.interface import Format
-from tokenmill.formats.item_checks import checking, refuse_lists
+from tokenmill.formats.item_checks import checking, refuse_lists, refuse_over_uint16
 from tokenmill.formats.sidecar import new_sidecar
 from tokenmill_reader.formats.columns import flat_of
 from tokenmill_reader.formats.items import STARTS_SUFFIX, Shape
@@ -37,11 +37,7 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
 
 
 def _refusal(shape: Shape, file_bytes: int) -> str | None:
-    if shape.ids.itemsize != 2:
-        return (
-            f"nanogpt holds ids up to {2**16 - 1:,}; the tokenizer's largest is {shape.id_max:,}; choose another format"
-        )
-    return refuse_lists(shape, "nanogpt")
+    return refuse_over_uint16(shape, "nanogpt") or refuse_lists(shape, "nanogpt")
 
 
 NANOGPT = Format("nanogpt", (DATA, STARTS_SUFFIX), _write, _read, read_flat, _refusal, one_file=True)

@@ -7,6 +7,7 @@ says it.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,15 +16,23 @@ from tokenmill_reader.formats.arrays import whole_values
 from tokenmill_reader.formats.items import REBUILD, STARTS_SUFFIX, Flat, Shape, check_segments
 from tokenmill_reader.formats.starts import read_lengths_and_starts
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 DATA = ".bin"
 
 
 def read_flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
     """The items of a part. Raises ValidationError for files that are not as they should be."""
     path = folder / f"{stem}{DATA}"
-    beside = folder / f"{stem}{STARTS_SUFFIX}"
-    ids = whole_values(path, "<u2")
-    lengths, starts = read_lengths_and_starts(folder, stem, shape)
+    return [items_of(whole_values(path, "<u2"), path, stem, shape)]
+
+
+def items_of(ids: npt.NDArray[Any], path: Path, stem: str, shape: Shape) -> Flat:
+    """The items whose ids are in the file `path`, which does not say where they end: the file beside does. Raises ValidationError
+    if that file does not fit."""
+    beside = path.parent / f"{stem}{STARTS_SUFFIX}"
+    lengths, starts = read_lengths_and_starts(path.parent, stem, shape)
     if (lengths < 0).any():
         raise ValidationError(beside, f"item {int(np.argmax(lengths < 0)):,}: its length is negative.", REBUILD)
     offsets = np.append(np.int64(0), np.cumsum(lengths))
@@ -33,4 +42,4 @@ def read_flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
         )
     found = Flat(ids, offsets, starts)
     check_segments(found, shape, path)
-    return [found]
+    return found

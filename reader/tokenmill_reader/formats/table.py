@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from tokenmill_reader.formats import datatrove, megatron, nanogpt, olmo
+from tokenmill_reader.formats import datatrove, llmc, megatron, nanogpt, olmo
 from tokenmill_reader.formats.items import ARROW_SUFFIX, Flat, Shape
 from tokenmill_reader.pyarrow_needed import need_pyarrow
 
@@ -39,5 +39,6 @@ READ_FORMATS: Mapping[str, ReadFormat] = {
     "datatrove": ReadFormat(datatrove.DATA, datatrove.read_flat, False, True),
     "olmo": ReadFormat(olmo.DATA, olmo.read_flat, False, False),
     "nanogpt": ReadFormat(nanogpt.DATA, nanogpt.read_flat, True, True),
+    "llmc": ReadFormat(llmc.DATA, llmc.read_flat, True, True),
     "parquet": ReadFormat(PARQUET_SUFFIX, None, True, True),
 }
