@@ -3,9 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes --no-emit-package pip --custom-compile-command "make lock"
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(1) >.venv/pip.log 2>&1 || { tail -3 .venv/pip.log; echo "The packages could not be installed: without a network, connect to one or set PIP_INDEX_URL to a mirror, then run make again (full log: .venv/pip.log)."; exit 1; }
+# No lock: the lowest versions stand in pyproject.toml, and the newest are those of the day.
+RESOLVE = echo "installing packages into $< ..." && $(BIN)/uv pip install --quiet --python $< $(1) --extra dev -r pyproject.toml && . $</bin/activate && maturin develop --release --locked --quiet >$</core.log 2>&1
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: help audit demo fuzz snapshots test test-faults test-interop test-slow test-storage test-wheel lint docs reader wheel setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
+.PHONY: help audit demo fuzz snapshots test test-faults test-interop test-lowest test-newest test-slow test-storage test-wheel lint docs reader wheel setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
 
 help: ## what each target does
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1: \2/p' Makefile | awk -F': ' '{ printf "%-16s%s\n", $$1, substr($$0, length($$1) + 3) }'
@@ -33,6 +35,16 @@ fuzz: setup ## random, damaged files to whatever reads files of others, and rand
 
 test-interop: setup .interop-venv/.installed ## every file format read by the tool whose format it is (5 GB of packages, as torch is among them)
 	@.interop-venv/bin/python -m pytest interop
+
+test-lowest: .lowest-venv ## every quick test with the oldest packages that pyproject.toml allows, in .lowest-venv
+	@$(BIN)/uv pip compile --quiet --no-deps --resolution lowest --extra hf --extra sign --extra storage pyproject.toml -o .lowest-venv/lowest.txt
+	@$(call RESOLVE,--constraints .lowest-venv/lowest.txt)
+	@.lowest-venv/bin/python -m pytest -n 3 --dist worksteal -m "not slow"
+
+test-newest: .newest-venv ## every quick test with the newest ones, in .newest-venv (PRERELEASE=allow: pre-releases, too)
+	@$(call RESOLVE,--upgrade --prerelease $(or $(PRERELEASE),if-necessary-or-explicit))
+	@$(BIN)/uv pip install --quiet --target .newest-venv/tokenizers-1 --no-deps "tokenizers>=1.0.0rc3"
+	@NEXT_TOKENIZERS=$(CURDIR)/.newest-venv/tokenizers-1 .newest-venv/bin/python -m pytest -n 3 --dist worksteal -m "not slow"
 
 test-storage: setup .s3-server/bin/s3s-fs ## object storage, with a second S3 server (in Rust, compiled once)
 	@$(BIN)/python -m pytest tests/storage tests/pipeline/test_object_storage.py tests/pipeline/test_hub.py
@@ -201,6 +213,9 @@ bench-task: setup ## the inside of an encode task, and readers of JSON lines
 	@.wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r core/wheel.lock
 	@touch $@
 
+.lowest-venv .newest-venv: | setup
+	@$(PYTHON) -m venv $@
+
 .bench-venv/.installed: benchmarks/requirements.lock .venv/.installed
 	@$(BIN)/python -m venv .bench-venv
 	@.bench-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r benchmarks/requirements.lock
@@ -213,4 +228,4 @@ bench-task: setup ## the inside of an encode task, and readers of JSON lines
 	@touch $@
 
 clean: ## what make made, but for data
-	rm -rf .venv .audit .bench-venv .interop-venv .s3-server .wheel-venv core/target dist reader/build reader/*.egg-info tokenmill/*.so
+	rm -rf .venv .audit .bench-venv .interop-venv .lowest-venv .newest-venv .s3-server .wheel-venv core/target dist reader/build reader/*.egg-info tokenmill/*.so

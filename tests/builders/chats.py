@@ -10,12 +10,19 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pytest
+import transformers
+from packaging.version import Version
 from transformers import PreTrainedTokenizerFast
 
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.chat.chat_encoder import ChatEncoder, EncodedChat
 from tokenmill.chat.named import template_text
 from tokenmill.chat.rendering import ChatSettings, MaskRule
+
+needs_new_transformers = pytest.mark.skipif(
+    Version(transformers.__version__) < Version("5.23"), reason="follows transformers 5.23, and earlier ones differ"
+)
 
 LOOPS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"  # a template that never ends
 VARIABLES = {"bos_token": "<s>", "eos_token": "</s>"}

@@ -8,7 +8,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.builders.chats import a_conversation, canonical, encoded, encoder, peer, tokenizer, told
+from tests.builders.chats import (
+    a_conversation,
+    canonical,
+    encoded,
+    encoder,
+    needs_new_transformers,
+    peer,
+    tokenizer,
+    told,
+)
 from tokenmill.chat.template import ChatTemplate, regions
 from tokenmill.corpus.conversations import of_messages
 from tokenmill.errors import ChatError, TemplateError
@@ -46,6 +55,7 @@ def test_a_template_writes_what_it_writes_in_transformers(template: str) -> None
     assert shown(template, ONE) == wanted
 
 
+@needs_new_transformers
 @pytest.mark.parametrize("key", ["reasoning_content", "thinking", "reasoning"])
 def test_thinking_is_rendered_as_transformers_renders_it(key: str) -> None:
     messages = [told("user", "q"), told("assistant", "a", **{key: "t"})]

@@ -32,7 +32,8 @@ from tokenmill.storage.file_facts import Digests
 Rows = list[dict[str, Any]]
 MESSAGES = Conversations("messages", "tools", None)
 ALPACA = Conversations(None, None, (("user", ("{instruction}", "Input:\n{input}")), ("assistant", ("{output}",))))
-CALLS = [{"id": "1", "function": {"name": "f", "arguments": '{"x": "é"}'}}]
+# The keys are in alphabetical order where rows become structs, because pyarrow 20 puts them so.
+CALLS = [{"function": {"arguments": '{"x": "é"}', "name": "f"}, "id": "1"}]
 ROWS: Rows = [
     {
         "id": "a",
@@ -45,7 +46,7 @@ ROWS: Rows = [
             {"role": "assistant", "tool_calls": CALLS},
             {"role": "tool", "content": ""},
         ],
-        "tools": [{"type": "function", "function": {"name": "f"}}],
+        "tools": [{"function": {"name": "f"}, "type": "function"}],
     },
     {"id": "c", "messages": [{"role": "system", "content": ""}], "tools": None},
 ]

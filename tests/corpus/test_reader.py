@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packaging.version import Version
 
 from tests.builders.shards import (
     HARD_ROWS,
@@ -156,6 +157,8 @@ def test_a_separator_at_the_end_starts_no_document_and_one_at_the_start_ends_an_
 def test_every_type_of_text_column_is_read(tmp_path: Path, kind: pa.DataType, suffix: str) -> None:
     path = tmp_path / f"a{suffix}"
     if suffix == ".parquet":
+        if str(kind).endswith("_view") and Version(pa.__version__) < Version("21"):
+            pytest.skip("pyarrow writes views to Parquet from version 21 on")
         pq.write_table(table(HARD_ROWS, kind), path)
     else:
         write_ipc(path, table(HARD_ROWS, kind), pa.ipc.new_stream)

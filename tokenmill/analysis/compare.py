@@ -202,6 +202,8 @@ def _measure(
 
 
 def _changed_words(one: Tokenizer, other: Tokenizer, counts: pa.Table) -> list[Word]:
+    if not counts.num_rows:
+        return []
     order = pc.select_k_unstable(counts["count"], k=min(_WORDS_MAX, len(counts)), sort_keys=[("", "descending")])
     counts = counts.take(order).combine_chunks()
     pretokens = counts["pretoken"].cast(pa.large_binary()).combine_chunks()

@@ -308,8 +308,7 @@ def _columns(
     if may_grow or wanted.maker is not None:
         for column in columns:
             check_values(column)
-    n_bytes = sum(column.nbytes for column in columns)
-    if may_grow or (wanted.maker is not None and n_bytes * _BYTES_IN_PYTHON > _TABLE_BYTES):
+    if may_grow or (wanted.maker is not None and sum(one.nbytes for one in columns) * _BYTES_IN_PYTHON > _TABLE_BYTES):
         runs = runs_within(columns, _TABLE_BYTES, _TABLE_ROWS_MAX)
     for start, n_rows, n_bytes in runs:
         if n_rows == 1:

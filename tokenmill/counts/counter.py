@@ -151,9 +151,13 @@ def _slices(texts: Texts) -> Iterator[Any]:
             some = texts[start : start + _SLICE_TEXTS]
             yield some if isinstance(some, list) else list(some)
         return
+    import pyarrow as pa
+
     from tokenmill.arrow_texts import text_chunks
 
     for chunk in text_chunks(texts):
-        n_rows = max(1, len(chunk) * _SLICE_BYTES // max(chunk.nbytes, 1))
+        # Before pyarrow 24, a view has no nbytes.
+        n_bytes = chunk.get_total_buffer_size() if pa.types.is_string_view(chunk.type) else chunk.nbytes
+        n_rows = max(1, len(chunk) * _SLICE_BYTES // max(n_bytes, 1))
         for start in range(0, len(chunk), n_rows):
             yield chunk.slice(start, n_rows)

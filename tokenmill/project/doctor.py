@@ -38,8 +38,8 @@ def python() -> Diagnosis:
 
 
 def libraries() -> Diagnosis:
-    """Whether each library has a version that tokenmill requires. The required versions include the known security fixes, such
-    as prefect 3.6.22 (CVE-2026-3514) and pyarrow 24 (CVE-2026-25087)."""
+    """Whether each library has a version that tokenmill requires. The required versions include the security fixes of what
+    tokenmill uses, such as prefect 3.6.22 (CVE-2026-3514); pyarrow's CVE-2026-25087 is in a call that Python does not have."""
     from packaging.requirements import Requirement
 
     try:

@@ -299,7 +299,7 @@ class Tokenizer:
         from tokenmill.tokenizer.core_engine import PreparedCore
 
         engine = self._engine_for(special)
-        if isinstance(engine, _core.Encoder | PreparedCore):
+        if counts.num_rows and isinstance(engine, _core.Encoder | PreparedCore):
             import pyarrow.compute as pc
 
             frequent = pc.select_k_unstable(counts, min(pretokens_max, counts.num_rows), [("count", "descending")])

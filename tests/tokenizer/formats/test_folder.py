@@ -11,6 +11,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
+from tests.builders.chats import needs_new_transformers
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.formats.folder import content_of
@@ -202,6 +203,7 @@ def folder(tmp_path: Path, document: Mapping[str, Any], files: Mapping[str, Mapp
     return made
 
 
+@needs_new_transformers
 @pytest.mark.parametrize("of", DOCUMENTS)
 @pytest.mark.parametrize("case", CASES)
 def test_a_folder_gives_what_auto_tokenizer_gives_or_is_refused(tmp_path: Path, of: str, case: str) -> None:
@@ -311,6 +313,7 @@ def test_names_that_an_earlier_version_wrote_beside_its_tokenizer_add_nothing(tm
     assert Tokenizer.load(made).digest == Tokenizer.load(made / "tokenizer.json").digest
 
 
+@needs_new_transformers
 def test_the_tables_of_classes_are_those_of_transformers() -> None:
     from transformers.models.auto import tokenization_auto as auto
     from transformers.tokenization_utils_tokenizers import TokenizersBackend

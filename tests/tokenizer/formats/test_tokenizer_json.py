@@ -155,7 +155,7 @@ def test_the_second_engine_decodes_and_ends_texts(tmp_path: Path) -> None:
     assert tokenizer.decode_bytes(TOKENIZER.encode("🙂")[:1]) == TOKENIZER.token_bytes(TOKENIZER.encode("🙂")[0])
     assert tokenizer.special_tokens == TOKENIZER.special_tokens
     assert [tokenizer.decode(row) for row in batch] == ["é <|pad|><|endoftext|>", "<|endoftext|>"]
-    assert tokenizer.decode(list(batch[1].values)) == "<|endoftext|>"
+    assert tokenizer.decode(batch[1].values) == "<|endoftext|>"
     assert tokenizer.encode_batch([""], end_id=True).to_pylist() == [[1]]
     for text, place in ((b"\xff", "not UTF-8 at byte 0"), (b"ab\xc3", "not UTF-8 at byte 2"), (None, "null")):
         with pytest.raises(CorpusError, match=f"text 1 is {place}"):
