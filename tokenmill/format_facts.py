@@ -1,6 +1,6 @@
 """The formats of `encode.formats`, with what the tools do that read their files.
 
-What a format's files look like is in formats/, and decides bytes. What is here decides none, so its words can be mended.
+What a format's files look like is in formats/, and decides bytes. The words here decide none, so they can be mended.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,8 @@ class FormatFacts(NamedTuple):
     `keeps_ends`: they give each packed sequence as it was written; otherwise windows of one length, wherever sequences end.
     `needs_end`: they find documents by the id that ends them. `holds_lists`: the files have a place for the loss mask and the
     labels. `only_packed_chat`: the files hold packed conversations alone. `opened_by`: how they open a folder `{path}`, in Python
-    or in words; None: `tokenmill.open` reads the format.
+    or in words; None: `tokenmill.open` reads the format. `file_bytes`: how many bytes of token ids they like a file to have, which
+    `encode.file_bytes: null` stands for.
     """
 
     read_by: str
@@ -29,6 +30,7 @@ class FormatFacts(NamedTuple):
     holds_lists: bool = False
     only_packed_chat: bool = False
     opened_by: str | None = None
+    file_bytes: int = 1 << 30
 
 
 _COLUMNS = ("column `loss_mask`", "column `starts`; with `labels: true` also `position_ids` and `seq_lengths`")
@@ -90,6 +92,7 @@ FORMATS: Mapping[str, FormatFacts] = {
         keeps_ends=True,
         holds_lists=True,
         opened_by="streaming.StreamingDataset(local={path!r})",
+        file_bytes=1 << 26,  # size_limit of its MDSWriter
     ),
     "nanogpt": FormatFacts(
         "nanoGPT, as `train.bin` and `val.bin`; ids up to 65,535 only",
@@ -106,6 +109,7 @@ FORMATS: Mapping[str, FormatFacts] = {
         "by `BOS_ID`, which begins each document: set `begin_of_document` (modded-nanogpt; llm.c does not ask)",
         "the pattern of its files",
         keeps_ends=False,
+        file_bytes=200_000_000,  # 100 M tokens, as dev/data of llm.c writes
     ),
     "litdata": FormatFacts(
         "LitData, LitGPT",
@@ -115,6 +119,7 @@ FORMATS: Mapping[str, FormatFacts] = {
         "a folder each",
         keeps_ends=False,
         opened_by="litdata.StreamingDataset({path!r})",
+        file_bytes=1 << 26,  # chunk_bytes of its examples; its shuffle stays near in a chunk
     ),
     "megatron_sft": _BRIDGE,
     "megatron_sft_parquet": _BRIDGE,

@@ -38,6 +38,26 @@ def test_params_yaml_names_every_format_and_every_split_pattern() -> None:
     assert [name for name in names() if not re.search(rf"\b{name}\b", remarks["count.pattern"])] == []
 
 
+@pytest.mark.parametrize(
+    ("formats", "line", "part_bytes"),
+    [
+        ("[parquet]", "  file_bytes: null", 1 << 30),
+        ("[parquet, litdata]", "  file_bytes: null", 1 << 26),
+        ("[mds]", "  file_bytes: null", 1 << 26),
+        ("[megatron, llmc]", "  file_bytes: null", 200_000_000),
+        ("[litdata]", "  file_bytes: 1073741824", 1 << 30),  # as every params.yaml of version 0.1 says
+        ("[litdata]", "", 1 << 30),
+    ],
+)
+def test_null_stands_for_the_smallest_file_that_readers_like_and_old_projects_keep_theirs(
+    formats: str, line: str, part_bytes: int, tmp_path: Path
+) -> None:
+    text = re.sub(r"^  file_bytes: .*$", line, DELIVERED.replace("[parquet]", formats), flags=re.MULTILINE)
+    path = tmp_path / "params.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert load_params(path).encode.part_bytes == part_bytes
+
+
 def test_a_params_file_of_a_version_that_counted_approximately_is_read(tmp_path: Path) -> None:
     path = changed(tmp_path, "  weights: {}", "  approximate: null\n  weights: {}")
     assert load_params(path) == load_params(changed(tmp_path, "  weights: {}", "  weights: {}"))

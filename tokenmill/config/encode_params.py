@@ -115,7 +115,7 @@ class Encode(Record):
     """The files of the token dataset: their formats, splits and order, and the special tokens in them."""
 
     formats: list[Annotated[str, AfterValidator(is_format)]] = Field(min_length=1)
-    file_bytes: int = Field(default=1 << 30, ge=1 << 16, le=1 << 40)
+    file_bytes: int | None = Field(default=1 << 30, ge=1 << 16, le=1 << 40)
     splits: dict[SplitName, Annotated[float, Field(gt=0, le=1)]] = Field(default={})
     split_group: str | None = Field(default=None, min_length=1)
     shuffle: Shuffle | None = None
@@ -132,6 +132,13 @@ class Encode(Record):
         is_mixed = any((one.epochs, one.tokens) != (1.0, None) for one in sources)
         is_arranged = bool(self.splits) or self.shuffle is not None or self.pack is not None or is_mixed
         return [one for one in self.formats if one != "parquet" or is_arranged]
+
+    @property
+    def part_bytes(self) -> int:
+        """How many bytes of token ids a part of a set has at most, unless one unit has more. All formats have the same parts."""
+        if self.file_bytes is not None:
+            return self.file_bytes
+        return min(FORMATS[name].file_bytes for name in self.formats)
 
     @field_validator("formats", "vocab_sizes")
     @classmethod

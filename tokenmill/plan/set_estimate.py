@@ -45,7 +45,7 @@ def estimate_sets(
     # Whole passes over a source are the same files, unless they are shuffled or one file has several sources. An index lists each.
     n_linked, n_listed = (_n_tokens(params, sources, tokens_of, is_linked) for is_linked in (True, False))
     whole = max(dataset["tokens"].point, 1)
-    are_linked = not shuffle or (is_index and whole * id_bytes > params.file_bytes)
+    are_linked = not shuffle or (is_index and whole * id_bytes > params.part_bytes)
     share = (n_linked if are_linked else n_listed) / whole
     unsure = _UNSURE if all(one.epochs == 1 for one in sources) else _UNSURE_MIXED
     unsure += _UNSURE_LENGTHS if pack is not None and pack.long in ("cut", "drop") else 0

@@ -181,7 +181,7 @@ def files_of(params: Encode, tokenizer: Tokenizer) -> Files:
     """The arrangement of the file sets. Raises ParamsError if the tokenizer lacks the padding token."""
     pad = None if params.pack is None else params.pack.pad
     return Files(
-        file_bytes=params.file_bytes,
+        file_bytes=params.part_bytes,
         splits=params.splits,
         split_group=params.split_group,
         shuffle=params.shuffle,

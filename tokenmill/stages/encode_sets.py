@@ -48,7 +48,7 @@ def refuse_formats(formats: Sequence[str], params: Encode, shape: Shape) -> None
 
 def _reasons(format: Format, params: Encode, shape: Shape) -> Iterator[str]:
     """Yields why a format is refused. Formats with the same reason get the same text."""
-    if reason := format.refusal(shape, params.file_bytes):
+    if reason := format.refusal(shape, params.part_bytes):
         yield reason
     pack, facts = params.pack, FORMATS[format.name]
     if facts.needs_end and shape.end_id is None and not shape.has_mask:
