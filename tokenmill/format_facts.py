@@ -3,7 +3,7 @@
 What a format's files look like is in formats/, and decides bytes. The words here decide none, so they can be mended.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 
@@ -14,10 +14,10 @@ class FormatFacts(NamedTuple):
     mask. `begins`: how they find where documents begin in a sequence. `split`: how one names a split to them.
 
     `keeps_ends`: they give each packed sequence as it was written; otherwise windows of one length, wherever sequences end.
-    `needs_end`: they find documents by the id that ends them. `holds_lists`: the files have a place for the loss mask and the
-    labels. `only_packed_chat`: the files hold packed conversations alone. `opened_by`: how they open a folder `{path}`, in Python
-    or in words; None: `tokenmill.open` reads the format. `file_bytes`: how many bytes of token ids they like a file to have, which
-    `encode.file_bytes: null` stands for.
+    `needs_end`: they find documents by the id that ends them. `holds_mask`, `holds_labels`: the files have a place for the loss
+    mask, for labels. `only_packed_chat`: the files hold packed conversations alone. `opened_by`: how they open a folder `{path}`,
+    in Python or in words; None: `tokenmill.open` reads the format. `file_bytes`: how many bytes of token ids they like a file to
+    have, which `encode.file_bytes: null` stands for.
     """
 
     read_by: str
@@ -27,7 +27,8 @@ class FormatFacts(NamedTuple):
     split: str
     keeps_ends: bool
     needs_end: bool = False
-    holds_lists: bool = False
+    holds_mask: bool = False
+    holds_labels: bool = False
     only_packed_chat: bool = False
     opened_by: str | None = None
     file_bytes: int = 1 << 30
@@ -42,14 +43,20 @@ _BRIDGE = FormatFacts(
     "in each row",
     "`packed_train_data_path`, `packed_val_data_path`",
     keeps_ends=True,
-    holds_lists=True,
+    holds_mask=True,
     only_packed_chat=True,
     opened_by="Megatron-Bridge, from {path}",
 )
 
 FORMATS: Mapping[str, FormatFacts] = {
     "parquet": FormatFacts(
-        "polars, pyarrow, datasets", "rows", *_COLUMNS, "by `load_dataset(folder)`", keeps_ends=True, holds_lists=True
+        "polars, pyarrow, datasets",
+        "rows",
+        *_COLUMNS,
+        "by `load_dataset(folder)`",
+        keeps_ends=True,
+        holds_mask=True,
+        holds_labels=True,
     ),
     "arrow": FormatFacts(
         "datasets, pyarrow; memory-mapped",
@@ -57,7 +64,8 @@ FORMATS: Mapping[str, FormatFacts] = {
         *_COLUMNS,
         "by `load_dataset(folder)`",
         keeps_ends=True,
-        holds_lists=True,
+        holds_mask=True,
+        holds_labels=True,
     ),
     "megatron": FormatFacts(
         "Megatron-LM, Megatron Core, NeMo, GPT-NeoX",
@@ -70,10 +78,11 @@ FORMATS: Mapping[str, FormatFacts] = {
     "datatrove": FormatFacts(
         "datatrove, nanotron",
         "windows of `seq_len` + 1 tokens",
-        "none; the format has `.ds.loss`, not written yet",
+        "in `.ds.loss`, a byte for each token; `DatatroveFolderDataset` does not read it",
         "in `.ds.index`: `return_positions=True`",
         "a folder each",
         keeps_ends=False,
+        holds_mask=True,
     ),
     "olmo": FormatFacts(
         "OLMo-core, dolma; the `.npy` has no header",
@@ -90,7 +99,8 @@ FORMATS: Mapping[str, FormatFacts] = {
         *_COLUMNS,
         '`split="train"`',
         keeps_ends=True,
-        holds_lists=True,
+        holds_mask=True,
+        holds_labels=True,
         opened_by="streaming.StreamingDataset(local={path!r})",
         file_bytes=1 << 26,  # size_limit of its MDSWriter
     ),
@@ -127,8 +137,16 @@ FORMATS: Mapping[str, FormatFacts] = {
 """The facts of each format, by its name in params.yaml."""
 
 
-def that_hold_lists(is_packed_chat: bool) -> str:
-    """Names the formats with a place for masks and labels, as a message does. `is_packed_chat`: whether the items are packed
-    conversations."""
-    names = [name for name, one in FORMATS.items() if one.holds_lists and (is_packed_chat or not one.only_packed_chat)]
-    return f"{', '.join(names[:-1])} or {names[-1]}"
+def that_hold_masks(is_packed: bool) -> str:
+    """Names the formats with a place for the loss mask, as a message does. `is_packed`: whether the conversations are packed."""
+    return _one_of(name for name, one in FORMATS.items() if one.holds_mask and (is_packed or not one.only_packed_chat))
+
+
+def that_hold_labels() -> str:
+    """Names the formats with a place for labels, as a message does. Their readers keep the ends of sequences."""
+    return _one_of(name for name, one in FORMATS.items() if one.holds_labels)
+
+
+def _one_of(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}"

@@ -83,6 +83,8 @@ def find_files(folder: Path, split: str | None, source: str | None, format: str 
     if not of_format:
         places = _places_of_documents(folder, manifest)
     shape = _shape(manifest)
+    if not READ_FORMATS[format].holds_mask:
+        shape = replace(shape, has_mask=False)
     is_flat = of_format and READ_FORMATS[format].flat is not None
     parts = FlatParts(format, places, shape) if is_flat else _parquet_parts(folder, places, manifest.has_mask)
     tokens = manifest.tokens_digest()

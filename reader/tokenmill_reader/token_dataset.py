@@ -116,10 +116,12 @@ class TokenDataset:
     def loss_mask(self, index: int) -> Mask:
         """The loss mask of an item of a dataset of conversations: int8, as long as its ids, 1 where the token is to be learned and
         else 0, also in what fills a packed sequence up. In sequences it is 0 at each start, since what comes before a token there
-        is of another document. Raises ParamsError if the documents are texts, whose tokens are all to be learned."""
+        is of another document. Raises ParamsError for texts and for a format without masks, whose tokens are all to be learned."""
         if not self._files.shape.has_mask:
             raise ParamsError(
-                "loss_mask", "expected a dataset of conversations; found one of texts, which has no masks."
+                "loss_mask",
+                "expected a dataset of conversations, in a format with their masks; found "
+                f"{self._files.format} without masks, whose tokens are all to be learned.",
             )
         return self._view.loss_mask(self._number(index))
 

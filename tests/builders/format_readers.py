@@ -54,15 +54,19 @@ def datatrove(folder: Path, stem: str, ids: str, packed: bool) -> list[Item]:
     assert people.endswith("T")
     segments = [data[start:end] for start, end in pairwise(ends)]
     assert sum(len(segment) for segment in segments) == data.size
-    if not packed:
-        return [{"input_ids": segment.tolist()} for segment in segments]
-    items, at = [], 0
-    for row in sidecar(folder, stem):
-        n = len(row["starts"])
-        items.append(_joined(segments[at : at + n]))
-        assert items[-1]["starts"] == row["starts"]
-        at += n
-    assert at == len(segments)
+    items, at = [{"input_ids": segment.tolist()} for segment in segments], 0
+    if packed:
+        items = []
+        for row in sidecar(folder, stem):
+            n = len(row["starts"])
+            items.append(_joined(segments[at : at + n]))
+            assert items[-1]["starts"] == row["starts"]
+            at += n
+        assert at == len(segments)
+    if (folder / f"{stem}.ds.loss").exists():  # as TokenizedFile.copy reads it: a byte for each token
+        masks = iter((folder / f"{stem}.ds.loss").read_bytes())
+        items = [item | {"loss_mask": [next(masks) for _ in item["input_ids"]]} for item in items]
+        assert next(masks, None) is None
     return items
 
 

@@ -30,13 +30,14 @@ from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.dataset.document_index import read_unit_index, trained, unit_of_index
 from tokenmill.dataset.tables import UNIT_INDEX_FILE
 from tokenmill.file_sets.packing import Long, Mode, Packing
+from tokenmill.format_facts import FORMATS
 from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.parquet import read_tokens
 from tokenmill_reader.formats.columns import schema_of
 
 ID_MAX = 60_000
 PAD = 1
-HOLD_MASKS = ["parquet", "arrow", "mds", "megatron_sft", "megatron_sft_parquet"]
+HOLD_MASKS = ["parquet", "arrow", "mds", "datatrove", "megatron_sft", "megatron_sft_parquet"]
 
 
 def conversations(masks: list[list[list[int]]]) -> list[list[Conversation]]:
@@ -202,7 +203,8 @@ def test_changed_masks_labels_and_positions_are_found_and_named(format: str, shu
     units_of = conversations([[[0, 1, 1, 1, 0, 1], [0, 1], [0, 0, 1]], [[0, 1, 0]] * 4])
     tokens = tmp_path / "tokens"
     units = [write_unit(tokens, f"u{i}", some, ID_MAX) for i, some in enumerate(units_of)]
-    pack = Pack(length=5, mode="best_fit", labels=True)
+    has_labels = FORMATS[format].holds_labels  # other formats hold ids, starts and the mask alone
+    pack = Pack(length=5, mode="best_fit", labels=has_labels)
     files = files_of(pack, shuffle=Shuffle(seed=1) if shuffled else None, pad_id=PAD)
     manifest = manifest_of(units, units_of, ID_MAX, files)
     tokenizer: Any = SimpleNamespace(id_max=ID_MAX, digest=shape_of_conversations(ID_MAX).tokenizer_digest)
@@ -224,9 +226,7 @@ def test_changed_masks_labels_and_positions_are_found_and_named(format: str, shu
 
     assert check() == []
     kind, rows = SET_FORMATS[format], items_of(sets[0])
-    for name in ("loss_mask", "labels", "position_ids", "seq_lengths"):
-        if name != "loss_mask" and format.startswith("megatron"):
-            continue  # which holds ids, starts and the mask alone
+    for name in ["loss_mask", *["labels", "position_ids", "seq_lengths"] * has_labels]:
         changed = [{key: list(values) for key, values in row.items()} for row in rows]
         row = next(row for row in changed if len(row["starts"]) < len(row["input_ids"]))
         flip(row, name)

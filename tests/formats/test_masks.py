@@ -20,11 +20,11 @@ from tokenmill_reader.formats.items import Shape
 
 Item = dict[str, Any]
 
-HOLD_MASKS = ["parquet", "arrow", "mds", "megatron_sft", "megatron_sft_parquet"]
+HOLD_MASKS = ["parquet", "arrow", "mds", "datatrove", "megatron_sft", "megatron_sft_parquet"]
 SFT = ["megatron_sft", "megatron_sft_parquet"]
 
 of_sequences = pytest.mark.parametrize("format", [SET_FORMATS[name] for name in HOLD_MASKS], ids=HOLD_MASKS)
-of_documents = pytest.mark.parametrize("format", [SET_FORMATS[name] for name in HOLD_MASKS[:3]], ids=HOLD_MASKS[:3])
+of_documents = pytest.mark.parametrize("format", [SET_FORMATS[name] for name in HOLD_MASKS[:4]], ids=HOLD_MASKS[:4])
 sft = pytest.mark.parametrize("format", [SET_FORMATS[name] for name in SFT], ids=SFT)
 
 
@@ -82,7 +82,7 @@ def test_masked_sequences_come_back_and_other_batches_are_the_same_bytes(
 @of_sequences
 @id_types
 def test_masks_come_back_beside_labels_and_the_largest_id(format: Format, ids: str, tmp_path: Path) -> None:
-    shape = chat_shape(ids, has_labels=True)
+    shape = chat_shape(ids, has_labels=format.name != "datatrove")
     largest = shape.id_max
     items = [
         {
@@ -106,7 +106,7 @@ def test_masks_come_back_beside_labels_and_the_largest_id(format: Format, ids: s
     files = write(format, tmp_path, items, shape, borders=[1])
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in files)
     check(format, tmp_path, items, shape)
-    if format.name not in SFT:
+    if format.name not in [*SFT, "datatrove"]:
         compare(read(format, tmp_path, shape), items, ["labels", "position_ids", "seq_lengths"])
 
 
@@ -128,6 +128,7 @@ def test_formats_without_a_place_for_a_mask_refuse_it() -> None:
             assert "no place for the loss mask" in (format.refusal(chat_shape(), GIB) or "")
             assert "megatron_sft" in (format.refusal(chat_shape(), GIB) or "")
             assert "megatron_sft" not in (format.refusal(chat_shape(packed=False), GIB) or "")
+            assert "datatrove" in (format.refusal(chat_shape(packed=False), GIB) or "")
 
 
 @sft
@@ -194,6 +195,27 @@ def test_a_changed_byte_is_an_error_or_another_value(
     except ValidationError as error:
         assert str(folder) in str(error)
     shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("mask", "words"),
+    [
+        (b"\0\1\1", "expected 4 bytes, one for each id of a.ds; found 3"),
+        (b"\0\1\1\2", "byte 3: loss_mask: expected 0 or 1; found 2"),
+        (None, "is missing"),
+    ],
+)
+def test_a_mask_of_datatrove_that_does_not_fit_is_found(mask: bytes | None, words: str, tmp_path: Path) -> None:
+    format, shape = SET_FORMATS["datatrove"], chat_shape(packed=False)
+    items = [document([4, 1]) | {"loss_mask": [0, 1]}, document([5, 1]) | {"loss_mask": [1, 1]}]
+    write(format, tmp_path, items, shape)
+    path = tmp_path / "a.ds.loss"
+    assert path.read_bytes() == b"\0\1\1\1"
+    path.unlink()
+    if mask is not None:
+        path.write_bytes(mask)
+    with pytest.raises(ValidationError, match=rf"a\.ds\.loss: {words}"):
+        read(format, tmp_path, shape)
 
 
 def words_of(folder: Path) -> Any:

@@ -38,7 +38,7 @@ def dataset(folder: Path, formats: list[str], files: Files) -> Path:
     return tokens
 
 
-@pytest.mark.parametrize("format", ["arrow", "parquet"])
+@pytest.mark.parametrize("format", ["arrow", "datatrove", "parquet"])
 def test_documents_have_the_masks_of_their_conversations(format: str, tmp_path: Path) -> None:
     folder = dataset(tmp_path, [format] if format != "parquet" else [], files_of())
     found = tokenmill.open(folder, format=format)
@@ -53,7 +53,7 @@ def test_documents_have_the_masks_of_their_conversations(format: str, tmp_path: 
         found.loss_mask(6)
 
 
-@pytest.mark.parametrize("format", ["arrow", "parquet"])
+@pytest.mark.parametrize("format", ["arrow", "datatrove", "parquet"])
 @pytest.mark.parametrize("length", [1, 3, 5, 20])
 def test_windows_have_masks_that_begin_anew_with_each_document(format: str, length: int, tmp_path: Path) -> None:
     folder = dataset(tmp_path, [format] if format != "parquet" else [], files_of())
@@ -66,8 +66,10 @@ def test_windows_have_masks_that_begin_anew_with_each_document(format: str, leng
         assert windows.labels(i).tolist() == [id if bit else -100 for id, bit in zip(ids, expected, strict=True)]
 
 
-@pytest.mark.parametrize("format", ["arrow", "parquet"])
-@pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.parametrize(
+    ("format", "labels"),
+    [("arrow", False), ("arrow", True), ("datatrove", False), ("parquet", False), ("parquet", True)],
+)
 def test_packed_sequences_have_the_masks_of_the_files(format: str, labels: bool, tmp_path: Path) -> None:
     pack = Pack(length=6, mode="best_fit", labels=labels)
     folder = dataset(tmp_path, [format], files_of(pack, shuffle=Shuffle(seed=1), pad_id=30))
@@ -86,6 +88,14 @@ def test_an_index_makes_masks_of_sequences_from_those_of_documents(tmp_path: Pat
     for i in range(len(packed)):
         ids, starts = packed[i].tolist(), packed.starts(i).tolist()
         assert packed.loss_mask(i).tolist() == [0 if k in starts else MASK_OF[id] for k, id in enumerate(ids)]
+
+
+def test_a_format_without_masks_has_conversations_whose_tokens_are_all_learned(tmp_path: Path) -> None:
+    found = tokenmill.open(dataset(tmp_path, ["megatron"], files_of()))
+    assert [ids.tolist() for ids in found] == [one.ids for one in ALL]
+    assert found.labels(2).tolist() == ALL[2].ids
+    with pytest.raises(ParamsError, match=r"loss_mask: .*found megatron without masks"):
+        found.loss_mask(0)
 
 
 def test_a_dataset_of_texts_has_no_masks(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from transformers import AutoTokenizer
 
+import tokenmill
 from tests.builders.talks import TALKS, hold_talks, messages, write_talks
 from tests.builders.teams import build, cli
 from tests.conftest import Project
@@ -150,6 +151,23 @@ def test_a_dataset_whose_masks_are_all_alike_is_refused(
     talks.set(encode__chat={"template": template, "mask": "all"})
     build(talks)
     assert all(set(row["loss_mask"]) == {1} for row in rows(talks).values())
+
+
+def test_a_format_without_masks_takes_conversations_whose_tokens_are_all_trained(talks: Project) -> None:
+    talks.set(encode__formats=["megatron"])
+    done = cli(talks, "build")
+    assert done.returncode == 2 and "megatron has no place for the loss mask" in done.stderr
+    assert "or set encode.chat.mask: all if every token is to be trained" in done.stderr
+    talks.set(encode__formats=["megatron", "llmc"], encode__chat={"template": "chatml", "mask": "all"})
+    build(talks)
+    assert cli(talks, "verify").returncode == 0
+    found = tokenmill.open(talks.root / "data/tokens", format="megatron")
+    assert [ids.tolist() for ids in found] == [row["input_ids"] for row in rows(talks).values()]
+    left_out = [*messages([("user", "dog")]), {"role": "assistant", "content": "log", "weight": 0}]
+    (talks.root / "data/raw/c.jsonl").write_text(json.dumps({"id": "c", "messages": left_out}) + "\n")
+    done = cli(talks, "build")
+    assert done.returncode == 2 and "encode.formats: megatron, llmc: the readers train every token, and " in done.stderr
+    assert "choose parquet, arrow, datatrove or mds" in done.stderr
 
 
 def test_conversations_that_lose_their_answer_are_counted_and_limited(talks: Project) -> None:

@@ -85,6 +85,9 @@ def batches_of(
             of_starts = flat.starts.offsets[at : end + 1]
             starts = pa.array(flat.starts.values[of_starts[0] : of_starts[-1]])
             found["starts"] = _lists(schema.field("starts").type, of_starts, starts)
+        if flat.loss_mask is not None:
+            mask = pa.array(flat.loss_mask[offsets[0] : offsets[-1]])
+            found["loss_mask"] = _lists(schema.field("loss_mask").type, offsets, mask)
         found |= {name: column.slice(at, end - at) for name, column in more.items()}
         fields = [field for field in schema if field.name in found]
         yield pa.RecordBatch.from_arrays([found[field.name] for field in fields], schema=pa.schema(fields))

@@ -1,11 +1,12 @@
-"""datatrove: `.ds` with the ids, `.ds.index` with where documents end, `.ds.metadata` with how many there are of which size.
+"""datatrove: `.ds` with the ids, `.ds.index` with where documents end, `.ds.metadata` with how many there are of which size, and of
+conversations `.ds.loss` with a byte for each id: 1 where it is to be learned, else 0.
 
 The layout is that of `TokenizedFile` in src/datatrove/pipeline/tokens/tokenizer.py. The index of packed sequences has the ends of
 their segments, which are the documents or parts of them; the file beside says how many segments a sequence has.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from tokenmill.formats.interface import Format
 from tokenmill.formats.item_checks import checking, refuse_lists
 from tokenmill.formats.sidecar import new_sidecar
 from tokenmill_reader.formats.columns import flat_of
-from tokenmill_reader.formats.datatrove import DATA, INDEX, METADATA, metadata_of, read_flat
+from tokenmill_reader.formats.datatrove import DATA, INDEX, MASK, METADATA, metadata_of, read_flat
 from tokenmill_reader.formats.items import STARTS_SUFFIX, Shape, segment_ends
 
 
@@ -28,6 +29,7 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
         new_file(path) as put,
         new_file(folder / f"{stem}{INDEX}") as put_ends,
         new_sidecar(folder, stem, shape) as add_starts,
+        new_file(folder / f"{stem}{MASK}") if shape.has_mask else nullcontext(lambda data: None) as put_mask,
     ):
 
         def add(batch: pa.RecordBatch) -> None:
@@ -35,6 +37,8 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
             flat = flat_of(batch)
             put(flat.ids)
             put_ends((n_tokens + segment_ends(flat)).astype("<u8"))
+            if flat.loss_mask is not None:
+                put_mask(flat.loss_mask)
             add_starts(batch)
             n_tokens += int(flat.offsets[-1])
 
@@ -61,4 +65,5 @@ DATATROVE = Format(
     read_flat,
     _refusal,
     packed_suffixes=(STARTS_SUFFIX,),
+    mask_suffixes=(MASK,),
 )

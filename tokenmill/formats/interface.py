@@ -17,15 +17,15 @@ Read = Callable[[Path, str, Shape], Iterator[pa.RecordBatch]]
 class Format:
     """A file format.
 
-    `suffixes`: those of a part's files, which share a stem. `packed_suffixes`: those of the further files of a part of packed
-    sequences. `write(folder, stem, shape)` opens the files of a new part, and yields a function that adds a batch of items. Equal
-    items give equal bytes in any batches. Raises ValidationError for an item that the format cannot hold. `read(folder, stem,
-    shape)` gives the items, with those columns of the shape that the format holds (always `input_ids`, and `starts` of sequences).
-    Raises ValidationError for malformed or inconsistent files. `flat(folder, stem, shape)` gives the ids in order without a copy,
-    in one or more arrays; None if the format has no such arrays. Raises ValidationError as `read` does. `refusal(shape,
-    file_bytes)` says why the format cannot hold such items in files of that many bytes, or gives None. `finish(folder, stems,
-    shape)` writes the files `shared` by all parts of a set; None if there are none. `one_file`: a set is one part, named after its
-    split, without a folder of its own. `has_places`: its files name the shard and row of each document.
+    `suffixes`: those of a part's files, which share a stem. `packed_suffixes`, `mask_suffixes`: those of the further files of a
+    part of packed sequences, and of conversations. `write(folder, stem, shape)` opens the files of a new part, and yields what
+    adds a batch of items. Equal items give equal bytes in any batches. Raises ValidationError for an item that the format
+    cannot hold. `read(folder, stem, shape)` gives the items, with those columns of the shape that the format holds (always
+    `input_ids`, and `starts` of sequences). Raises ValidationError for malformed or inconsistent files. `flat(folder, stem, shape)`
+    gives the ids in order without a copy, in one or more arrays; None if the format has no such arrays. Raises ValidationError as
+    `read` does. `refusal(shape, file_bytes)` says why the format cannot hold such items in files of that many bytes, or gives None.
+    `finish(folder, stems, shape)` writes the files `shared` by all parts of a set; None if there are none. `one_file`: a set is one
+    part, named after its split, without a folder of its own. `has_places`: its files name the shard and row of each document.
     """
 
     name: str
@@ -38,9 +38,11 @@ class Format:
     shared: Sequence[str] = ()
     one_file: bool = False
     packed_suffixes: Sequence[str] = ()
+    mask_suffixes: Sequence[str] = ()
     has_places: bool = False
 
     def files(self, stem: str, shape: Shape) -> list[str]:
         """The names of the files of a part with items of this shape."""
         packed = [] if shape.length is None else self.packed_suffixes
-        return [f"{stem}{suffix}" for suffix in (*self.suffixes, *packed)]
+        masks = self.mask_suffixes if shape.has_mask else []
+        return [f"{stem}{suffix}" for suffix in (*self.suffixes, *packed, *masks)]

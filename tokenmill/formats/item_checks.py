@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tokenmill.errors import ValidationError
-from tokenmill.format_facts import that_hold_lists
+from tokenmill.format_facts import FORMATS, that_hold_labels, that_hold_masks
 from tokenmill_reader.formats.columns import check_beside, flat_of, named, schema_of
 from tokenmill_reader.formats.items import INT32_MAX, REBUILD, Shape, check_ids, check_segments
 
@@ -58,14 +58,17 @@ def may_be_empty(shape: Shape) -> bool:
 
 
 def refuse_lists(shape: Shape, name: str) -> str | None:
-    """Says why a format that holds only ids cannot hold the loss mask or the labels, or None."""
-    if shape.has_mask:
+    """Says why a format cannot hold the loss mask or the labels, or None."""
+    if shape.has_mask and not FORMATS[name].holds_mask:
+        all_trained = (
+            "" if FORMATS[name].needs_end else ", or set encode.chat.mask: all if every token is to be trained"
+        )
         return (
             f"{name} has no place for the loss mask of conversations, without which every token is trained; choose "
-            f"{that_hold_lists(is_packed_chat=shape.length is not None)}"
+            f"{that_hold_masks(is_packed=shape.length is not None)}{all_trained}"
         )
     if shape.has_labels:
-        return f"{name} has no place for labels; choose {that_hold_lists(is_packed_chat=False)}"
+        return f"{name} has no place for labels; choose {that_hold_labels()}"
     return None
 
 

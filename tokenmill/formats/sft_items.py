@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.errors import ValidationError
-from tokenmill.format_facts import that_hold_lists
+from tokenmill.format_facts import that_hold_masks
 from tokenmill.formats.item_checks import refuse_over_int32
 from tokenmill_reader.formats.columns import id_type_of, list_of
 from tokenmill_reader.formats.items import REBUILD, Shape
@@ -62,6 +62,6 @@ def refusal(shape: Shape, name: str) -> str | None:
     if shape.length is None:
         return (
             f"{name} holds packed sequences; set encode.pack with output: rows, or choose "
-            f"{that_hold_lists(is_packed_chat=False)}"
+            f"{that_hold_masks(is_packed=False)}"
         )
     return refuse_over_int32(shape, name)

@@ -17,15 +17,16 @@ from tokenmill.dataset.entries import ChatEntry, Files, InputShard, OutputShard
 from tokenmill.dataset.manifest import Manifest, write_manifest
 from tokenmill.dataset.tables import UNIT_INDEX_FILE, TableInput, write_tables
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, output_shard
-from tokenmill.errors import ParamsError
+from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import epochs_of
 from tokenmill.file_sets.planned import documents_shape
+from tokenmill.format_facts import that_hold_masks
 from tokenmill.pipeline.project import Project
 from tokenmill.rounds import Rounds
 from tokenmill.stages.encode_chat import check_cut, check_stopped, check_trained, is_sure
 from tokenmill.stages.encode_manifest import origin_of, reading_of, source_entries
-from tokenmill.stages.encode_sets import WrittenSets, write_blends, write_sets
+from tokenmill.stages.encode_sets import WrittenSets, trains_all, write_blends, write_sets
 from tokenmill.stages.encode_units import EncodeTask
 from tokenmill.stages.encoder import Encoder, special_id
 from tokenmill.storage.atomic import write_directory
@@ -134,6 +135,7 @@ def _write_sets(project: Project, corpus: EncodedCorpus, directory: Path) -> Rou
     params, encoder, encoded = project.params.encode, corpus.encoder, corpus.encoded_units()
     formats = params.set_formats(project.sources.values())
     files = files_of(params, encoder.tokenizer)
+    _refuse_left_out([name for name in formats if trains_all(name, params)], corpus)
     if formats:
         epochs = epochs_of(project.sources.values(), encoded, params.splits)
         _refuse_epochs(epochs, project.sources)
@@ -163,6 +165,19 @@ def _checked_entry(params: Chat | None, corpus: EncodedCorpus, n_tokens: int) ->
     for some in (*(one for one in of_units if is_sure(params.stop_token, one)), answers):
         check_stopped(corpus.encoder.chat, params.stop_token, some)
     return entry
+
+
+def _refuse_left_out(formats: Sequence[str], corpus: EncodedCorpus) -> None:
+    """Raises CorpusError if some tokens are not to be trained. `formats`: those whose readers train all of a conversation."""
+    n_tokens = sum(one.facts.n_tokens for one in corpus.done)
+    n_trained = sum(one.facts.n_trained or 0 for one in corpus.done)
+    if formats and n_trained < n_tokens:
+        raise CorpusError(
+            f"encode.formats: {', '.join(formats)}",
+            f"the readers train every token, and {n_tokens - n_trained:,} of {n_tokens:,} are in messages that are not to be "
+            "trained, by a key such as weight.",
+            f"Remove the key from the messages, or choose {that_hold_masks(is_packed=False)}.",
+        )
 
 
 def _refuse_epochs(epochs: Mapping[str, str], sources: Mapping[str | None, DocumentSource]) -> None:

@@ -1,6 +1,7 @@
 """encode, second half: encoded units → the file sets that training jobs read, in every format that params.yaml names."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from tokenmill.errors import ParamsError
 from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, Items, SetFacts, n_tokens_of
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import blends_of
-from tokenmill.format_facts import FORMATS, that_hold_lists
+from tokenmill.format_facts import FORMATS, that_hold_labels
 from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Format
 from tokenmill.pipeline.code_digest import code_digest
@@ -46,8 +47,16 @@ def refuse_formats(formats: Sequence[str], params: Encode, shape: Shape) -> None
         raise ParamsError([f"encode.formats: {', '.join(names)}: {why}" for why, names in refused.items()])
 
 
+def trains_all(name: str, params: Encode) -> bool:
+    """Whether the files of a format say all without the loss mask of conversations, because each token is trained."""
+    facts = FORMATS[name]
+    return params.chat is not None and params.chat.mask == "all" and not facts.holds_mask and not facts.needs_end
+
+
 def _reasons(format: Format, params: Encode, shape: Shape) -> Iterator[str]:
     """Yields why a format is refused. Formats with the same reason get the same text."""
+    if trains_all(format.name, params):
+        shape = replace(shape, has_mask=False)
     if reason := format.refusal(shape, params.part_bytes):
         yield reason
     pack, facts = params.pack, FORMATS[format.name]
@@ -74,7 +83,7 @@ def _reasons(format: Format, params: Encode, shape: Shape) -> Iterator[str]:
             f"{pack.mode}{' and encode.shuffle' * is_concat}, sequences shorter than {pack.length:,} tokens are between others, so "
             "that windows would begin anywhere in them. Set encode.pack.pad to a special token, which fills sequences up, or "
             f"{'encode.shuffle: null' if is_concat else 'encode.pack.mode: concat'}, or choose "
-            f"{that_hold_lists(is_packed_chat=False)}."
+            f"{that_hold_labels()}."
         )
 
 

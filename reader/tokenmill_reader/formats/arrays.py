@@ -15,6 +15,8 @@ from tokenmill_reader.regular_files import open_regular
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from tokenmill_reader.array_types import Mask
+
 
 def map_file(path: Path) -> npt.NDArray[np.uint8]:
     """The bytes of a file, mapped into memory. Raises ValidationError if it is missing or no file."""
@@ -40,3 +42,17 @@ def whole_values(path: Path, type: npt.DTypeLike) -> npt.NDArray[Any]:
             path, f"expected values of {np.dtype(type).itemsize} bytes each; found {found.size:,} bytes.", REBUILD
         )
     return found.view(type)
+
+
+def read_mask(path: Path, data: Path, n_ids: int) -> Mask:
+    """A file with the loss mask of the ids in the file `data`, a byte for each. Raises ValidationError for another number of bytes,
+    or for one that is neither 0 nor 1."""
+    found = map_file(path)
+    if found.size != n_ids:
+        raise ValidationError(
+            path, f"expected {n_ids:,} bytes, one for each id of {data.name}; found {found.size:,}.", REBUILD
+        )
+    if (found > 1).any():
+        at = int(np.argmax(found > 1))
+        raise ValidationError(path, f"byte {at:,}: loss_mask: expected 0 or 1; found {found[at]}.", REBUILD)
+    return found.view(np.int8)

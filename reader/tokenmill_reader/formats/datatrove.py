@@ -1,4 +1,5 @@
-"""datatrove: `.ds` with the ids, `.ds.index` with where documents end, `.ds.metadata` with how many there are of which size.
+"""datatrove: `.ds` with the ids, `.ds.index` with where documents end, `.ds.metadata` with how many there are of which size, and of
+conversations `.ds.loss` with a byte for each id: 1 where it is to be learned, else 0.
 
 The layout is that of `TokenizedFile` in src/datatrove/pipeline/tokens/tokenizer.py. The index of packed sequences has the ends of
 their segments, which are the documents or parts of them; the file beside says how many segments a sequence has.
@@ -11,13 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from tokenmill_reader.errors import ValidationError
-from tokenmill_reader.formats.arrays import map_file, whole_values
+from tokenmill_reader.formats.arrays import map_file, read_mask, whole_values
 from tokenmill_reader.formats.items import REBUILD, STARTS_SUFFIX, Flat, Shape, check_segments, segment_ends
 from tokenmill_reader.formats.starts import read_starts
 
 DATA = ".ds"
 INDEX = ".ds.index"
 METADATA = ".ds.metadata"
+MASK = ".ds.loss"
 _PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
@@ -33,9 +35,10 @@ def read_flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
         raise ValidationError(index, f"item {falls[0]:,} ends before it begins.", REBUILD)
     if ends[-1] != ids.size:
         raise ValidationError(path, f"expected {ends[-1]:,} ids, as {index.name} says; found {ids.size:,}.", REBUILD)
+    mask = read_mask(folder / f"{stem}{MASK}", path, ids.size) if shape.has_mask else None
     starts = read_starts(folder, stem, shape)
     if starts is None:
-        return [Flat(ids, ends)]
+        return [Flat(ids, ends, loss_mask=mask)]
     n_segments = starts.offsets
     if n_segments[-1] != ends.size - 1:
         raise ValidationError(
@@ -43,7 +46,7 @@ def read_flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
             f"expected {n_segments[-1]:,} segments, as {stem}{STARTS_SUFFIX} says; found {ends.size - 1:,}.",
             REBUILD,
         )
-    found = Flat(ids, ends[n_segments], starts)
+    found = Flat(ids, ends[n_segments], starts, loss_mask=mask)
     check_segments(found, shape, index)
     if not np.array_equal(segment_ends(found), ends[1:]):
         raise ValidationError(index, f"its ends are not those of {stem}{STARTS_SUFFIX}.", REBUILD)

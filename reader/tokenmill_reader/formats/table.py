@@ -18,12 +18,14 @@ INDEX_NAME = "index"
 class ReadFormat(NamedTuple):
     """A format. `suffix`: that of a part's file with the ids. `flat(folder, stem, shape)`: the ids of a part in order without a
     copy, in one or more arrays; raises ValidationError for malformed or inconsistent files; None if the format has no such arrays.
-    `needs_pyarrow`: for documents; `packed_needs_pyarrow`: for packed sequences."""
+    `needs_pyarrow`: for documents; `packed_needs_pyarrow`: for packed sequences. `holds_mask`: whether the files have the loss mask
+    of conversations; otherwise each token of them is to be learned."""
 
     suffix: str
     flat: Optional[Callable[[Path, str, Shape], list[Flat]]]
     needs_pyarrow: bool
     packed_needs_pyarrow: bool
+    holds_mask: bool = False
 
 
 def _arrow(folder: Path, stem: str, shape: Shape) -> list[Flat]:
@@ -34,11 +36,11 @@ def _arrow(folder: Path, stem: str, shape: Shape) -> list[Flat]:
 
 
 READ_FORMATS: Mapping[str, ReadFormat] = {
-    "arrow": ReadFormat(ARROW_SUFFIX, _arrow, True, True),
+    "arrow": ReadFormat(ARROW_SUFFIX, _arrow, True, True, holds_mask=True),
     "megatron": ReadFormat(megatron.DATA, megatron.read_flat, False, True),
-    "datatrove": ReadFormat(datatrove.DATA, datatrove.read_flat, False, True),
+    "datatrove": ReadFormat(datatrove.DATA, datatrove.read_flat, False, True, holds_mask=True),
     "olmo": ReadFormat(olmo.DATA, olmo.read_flat, False, False),
     "nanogpt": ReadFormat(nanogpt.DATA, nanogpt.read_flat, True, True),
     "llmc": ReadFormat(llmc.DATA, llmc.read_flat, True, True),
-    "parquet": ReadFormat(PARQUET_SUFFIX, None, True, True),
+    "parquet": ReadFormat(PARQUET_SUFFIX, None, True, True, holds_mask=True),
 }
