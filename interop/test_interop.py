@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,17 @@ def written(name: str, folder: Path, ids: str, packed: bool) -> list[Item]:
             add(pa.RecordBatch.from_pylist(part, schema=schema_of(shape)))
     if format.finish:
         format.finish(folder, ["part-00000", "part-00001"], shape)
+    return items
+
+
+def conversations(name: str, folder: Path, ids: str) -> list[Item]:
+    """Two parts of a set of conversations with loss masks, in all these items."""
+    shape = replace(shape_of(ids, packed=False), end_id=None, has_mask=True)
+    items = [item | {"loss_mask": [i % 2 for i in range(len(item["input_ids"]))]} for item in items_of(shape)]
+    format = SET_FORMATS[name]
+    for i, part in enumerate((items[:25], items[25:])):
+        with format.write(folder, f"{format.part}{i:05}", shape) as add:
+            add(pa.RecordBatch.from_pylist(part, schema=schema_of(shape)))
     return items
 
 
@@ -167,6 +179,45 @@ def test_datatrove_merges_files_by_their_metadata(tmp_path: Path) -> None:
     merger.run(None, 0, 1)
     (data,) = (tmp_path / "out").glob("*.ds")
     assert np.fromfile(data, np.uint32).tolist() == [id for item in items for id in item["input_ids"]]
+
+
+def test_datatrove_merges_the_loss_mask(tmp_path: Path) -> None:
+    from datatrove.pipeline.tokens.merger import DocumentTokenizerMerger
+
+    (tmp_path / "in").mkdir()
+    items = conversations("datatrove", tmp_path / "in", "uint16")
+    folders = {"input_folder": str(tmp_path / "in"), "output_folder": str(tmp_path / "out")}
+    DocumentTokenizerMerger(**folders, save_filename="all", shuffle=False, save_loss_metadata=True).run(None, 0, 1)
+    (mask,) = (tmp_path / "out").glob("*.ds.loss")
+    assert list(mask.read_bytes()) == [bit for item in items for bit in item["loss_mask"]]
+
+
+@id_types
+def test_olmo_core_packs_conversations_with_their_masks(ids: str, tmp_path: Path) -> None:
+    from olmo_core.data import NumpyPackedFSLDataset
+
+    items = conversations("olmo_sft", tmp_path, ids)
+    length = 128
+    dataset = NumpyPackedFSLDataset(
+        *sorted(tmp_path.glob("token_ids_part_*.npy")),
+        label_mask_paths=sorted(tmp_path.glob("labels_mask_part_*.npy")),
+        sequence_length=length,
+        pad_token_id=0,
+        eos_token_id=END,
+        vocab_size=200_001 if ids == "uint32" else 2**16,
+        dtype=np.dtype(ids).type,
+        generate_doc_lengths=True,
+    )
+    dataset.work_dir = tmp_path / "work"
+    dataset.prepare()
+    found = []
+    for i in range(len(dataset)):
+        row, at = dataset[i], 0
+        for n in row["doc_lens"].tolist():
+            one = [row[name][at : at + n].tolist() for name in ("input_ids", "label_mask")]
+            found += [one] * (END in one[0])  # the last one of a row is what fills it up
+            at += n
+    assert sorted(found) == sorted([item["input_ids"], list(map(bool, item["loss_mask"]))] for item in items)
 
 
 @id_types

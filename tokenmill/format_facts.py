@@ -15,9 +15,9 @@ class FormatFacts(NamedTuple):
 
     `keeps_ends`: they give each packed sequence as it was written; otherwise windows of one length, wherever sequences end.
     `needs_end`: they find documents by the id that ends them. `holds_mask`, `holds_labels`: the files have a place for the loss
-    mask, for labels. `only_packed_chat`: the files hold packed conversations alone. `opened_by`: how they open a folder `{path}`,
-    in Python or in words; None: `tokenmill.open` reads the format. `file_bytes`: how many bytes of token ids they like a file to
-    have, which `encode.file_bytes: null` stands for.
+    mask, for labels. `only_packed_chat`, `only_whole_chat`: the files hold conversations alone, packed or not. `opened_by`: how
+    they open a folder `{path}`, in Python or in words; None: `tokenmill.open` reads the format. `file_bytes`: how many bytes of
+    token ids they like a file to have, which `encode.file_bytes: null` stands for.
     """
 
     read_by: str
@@ -30,6 +30,7 @@ class FormatFacts(NamedTuple):
     holds_mask: bool = False
     holds_labels: bool = False
     only_packed_chat: bool = False
+    only_whole_chat: bool = False
     opened_by: str | None = None
     file_bytes: int = 1 << 30
 
@@ -87,7 +88,7 @@ FORMATS: Mapping[str, FormatFacts] = {
     "olmo": FormatFacts(
         "OLMo-core, dolma; the `.npy` has no header",
         "windows of `sequence_length` tokens (`NumpyFSLDataset`)",
-        "in files of its own: `label_mask_paths`; not written yet",
+        "none; see `olmo_sft`",
         "by the end token: `generate_doc_lengths`",
         "the paths of its files",
         keeps_ends=False,
@@ -131,6 +132,17 @@ FORMATS: Mapping[str, FormatFacts] = {
         opened_by="litdata.StreamingDataset({path!r})",
         file_bytes=1 << 26,  # chunk_bytes of its examples; its shuffle stays near in a chunk
     ),
+    "olmo_sft": FormatFacts(
+        "OLMo-core; [conversations](#conversations) without `encode.pack` only",
+        "conversations, which `NumpyPackedFSLDataset` packs",
+        "in files of its own: `label_mask_paths`",
+        "by the end token, or in `.csv.gz` of a URL",
+        "a folder each",
+        keeps_ends=True,
+        holds_mask=True,
+        only_whole_chat=True,
+        opened_by="OLMo-core, from {path}",
+    ),
     "megatron_sft": _BRIDGE,
     "megatron_sft_parquet": _BRIDGE,
 }
@@ -139,7 +151,11 @@ FORMATS: Mapping[str, FormatFacts] = {
 
 def that_hold_masks(is_packed: bool) -> str:
     """Names the formats with a place for the loss mask, as a message does. `is_packed`: whether the conversations are packed."""
-    return _one_of(name for name, one in FORMATS.items() if one.holds_mask and (is_packed or not one.only_packed_chat))
+    return _one_of(
+        name
+        for name, one in FORMATS.items()
+        if one.holds_mask and not (one.only_whole_chat if is_packed else one.only_packed_chat)
+    )
 
 
 def that_hold_labels() -> str:

@@ -96,6 +96,22 @@ def olmo(folder: Path, stem: str, ids: str, packed: bool) -> list[Item]:
     return [_joined(of_one) for of_one in sequences.values()]
 
 
+def olmo_sft(folder: Path, stem: str, ids: str, packed: bool) -> list[Item]:
+    """As NumpyPackedFSLDataset of OLMo-core, which scans local files for the id that ends conversations."""
+    assert not packed
+    data = np.fromfile(folder / f"token_ids_{stem}.npy", f"<{ids}")
+    mask = np.fromfile(folder / f"labels_mask_{stem}.npy", np.bool_)
+    assert mask.size == data.size
+    ends = (np.flatnonzero(data == data[-1]) + 1).tolist() if data.size else []
+    items = olmo(folder, f"token_ids_{stem}", ids, packed)
+    spans = list(pairwise([0, *ends]))
+    assert [item["input_ids"] for item in items] == [data[start:end].tolist() for start, end in spans]
+    return [
+        item | {"loss_mask": mask[start:end].astype(int).tolist()}
+        for item, (start, end) in zip(items, spans, strict=True)
+    ]
+
+
 def nanogpt(folder: Path, stem: str, ids: str, packed: bool) -> list[Item]:
     assert ids == "u2"
     return _of_lengths(folder, stem, np.fromfile(folder / f"{stem}.bin", np.uint16).tolist(), packed)
@@ -253,6 +269,7 @@ READERS = {
         nanogpt,
         llmc,
         litdata,
+        olmo_sft,
         megatron_sft,
         megatron_sft_parquet,
     )

@@ -21,10 +21,11 @@ from tokenmill_reader.formats.items import Shape
 Item = dict[str, Any]
 
 HOLD_MASKS = ["parquet", "arrow", "mds", "datatrove", "megatron_sft", "megatron_sft_parquet"]
+DOCUMENTS = [*HOLD_MASKS[:4], "olmo_sft"]
 SFT = ["megatron_sft", "megatron_sft_parquet"]
 
 of_sequences = pytest.mark.parametrize("format", [SET_FORMATS[name] for name in HOLD_MASKS], ids=HOLD_MASKS)
-of_documents = pytest.mark.parametrize("format", [SET_FORMATS[name] for name in HOLD_MASKS[:4]], ids=HOLD_MASKS[:4])
+of_documents = pytest.mark.parametrize("format", [SET_FORMATS[name] for name in DOCUMENTS], ids=DOCUMENTS)
 sft = pytest.mark.parametrize("format", [SET_FORMATS[name] for name in SFT], ids=SFT)
 
 
@@ -114,21 +115,32 @@ def test_masks_come_back_beside_labels_and_the_largest_id(format: Format, ids: s
 @pytest.mark.parametrize("has_names", [True, False])
 def test_masked_documents_come_back(format: Format, has_names: bool, tmp_path: Path) -> None:
     shape = chat_shape(packed=False, has_names=has_names)
-    items = [document([i, 2, 1], f"name {i}" if has_names else i, i) | {"loss_mask": [1, i % 2, 1]} for i in range(5)]
-    write(format, tmp_path, items, shape, borders=[2])
-    check(format, tmp_path, items, shape)
+    items = [
+        document([i + 3, 2, 1], f"name {i}" if has_names else i, i) | {"loss_mask": [1, i % 2, 1]} for i in range(5)
+    ]
+    files = write(format, tmp_path, items, shape, borders=[2])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in files)
+    if not has_names and format.name == "olmo_sft":
+        compare(read(format, tmp_path, shape), items, ["input_ids", "loss_mask", "id"])
+    else:
+        check(format, tmp_path, items, shape)
 
 
 def test_formats_without_a_place_for_a_mask_refuse_it() -> None:
     for name, format in SET_FORMATS.items():
-        if name in HOLD_MASKS:
+        if name == "olmo_sft":
+            assert "encode.pack" in (format.refusal(chat_shape(), GIB) or "")
+            assert "encode.chat" in (format.refusal(shape_of("u2", False), GIB) or "")
+            assert format.refusal(chat_shape(packed=False), GIB) is None
+        elif name in HOLD_MASKS:
             assert format.refusal(chat_shape(), GIB) is None
             assert (format.refusal(chat_shape(packed=False), GIB) is None) == (name not in SFT)
         else:
             assert "no place for the loss mask" in (format.refusal(chat_shape(), GIB) or "")
             assert "megatron_sft" in (format.refusal(chat_shape(), GIB) or "")
             assert "megatron_sft" not in (format.refusal(chat_shape(packed=False), GIB) or "")
-            assert "datatrove" in (format.refusal(chat_shape(packed=False), GIB) or "")
+            assert "olmo_sft" not in (format.refusal(chat_shape(), GIB) or "")
+            assert "datatrove, mds or olmo_sft" in (format.refusal(chat_shape(packed=False), GIB) or "")
 
 
 @sft
@@ -195,6 +207,40 @@ def test_a_changed_byte_is_an_error_or_another_value(
     except ValidationError as error:
         assert str(folder) in str(error)
     shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        ([4, 5], "found it 0 times, and 5 at the end"),
+        ([4, 1, 1], "found it 2 times, and 1 at the end"),
+        ([1, 5], "found it 1 times, and 5 at the end"),
+    ],
+)
+def test_conversations_that_olmo_core_would_cut_elsewhere_are_an_error(
+    ids: list[int], words: str, tmp_path: Path
+) -> None:
+    format, shape = SET_FORMATS["olmo_sft"], chat_shape(packed=False)
+    some = ([4, 1], [7, 8, 1], ids, [4, 1])
+    items = [document(one, row=i) | {"loss_mask": [0] * len(one)} for i, one in enumerate(some)]
+    words = rf"raw/a\.jsonl, row 2: expected the id 1, .* nowhere else, .*{words}\. For olmo_sft, take a chat template"
+    with pytest.raises(ValidationError, match=words):
+        write(format, tmp_path / "one", items, shape, borders=[1])
+    with (
+        pytest.raises(ValidationError, match="row 2"),
+        format.write(tmp_path, "two", shape) as add,
+    ):
+        add(batch_of(items, shape))
+
+
+def test_parts_of_olmo_sft_that_end_conversations_differently_are_an_error(tmp_path: Path) -> None:
+    format, shape = SET_FORMATS["olmo_sft"], chat_shape(packed=False)
+    for stem, end in (("a", 1), ("b", 2), ("c", 1)):
+        write(format, tmp_path, [document([4, end]) | {"loss_mask": [0, 1]}], shape, stem=stem)
+    assert format.finish
+    format.finish(tmp_path, ["a", "c"], shape)
+    with pytest.raises(ValidationError, match=r"end with one id; found 1 in token_ids_c\.npy, 2 in token_ids_b\.npy"):
+        format.finish(tmp_path, ["a", "b", "c"], shape)
 
 
 @pytest.mark.parametrize(

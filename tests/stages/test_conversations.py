@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -167,7 +169,40 @@ def test_a_format_without_masks_takes_conversations_whose_tokens_are_all_trained
     (talks.root / "data/raw/c.jsonl").write_text(json.dumps({"id": "c", "messages": left_out}) + "\n")
     done = cli(talks, "build")
     assert done.returncode == 2 and "encode.formats: megatron, llmc: the readers train every token, and " in done.stderr
-    assert "choose parquet, arrow, datatrove or mds" in done.stderr
+    assert "choose parquet, arrow, datatrove, mds or olmo_sft" in done.stderr
+
+
+@pytest.mark.slow
+def test_olmo_core_gets_conversations_that_end_with_a_token_of_their_own(talks: Project) -> None:
+    talks.set(encode__formats=["olmo_sft"], encode__splits={"train": 0.5, "test": 0.5})
+    done = cli(talks, "build")
+    assert (
+        done.returncode == 2 and "a.jsonl, row " in done.stderr and "take a chat template that ends each" in done.stderr
+    )
+    (talks.root / "one_end.jinja").write_text(
+        "{% for m in messages %}<|im_start|>{{ m.role }} {% if m.role == 'assistant' %}{% generation %}{{ m.content }}"
+        "{% if loop.last %}<|im_end|>{% endif %}{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}"
+    )
+    talks.depend("one_end.jinja", "train-vocab", "encode")
+    talks.set(encode__chat={"template": "one_end.jinja", "stop_token": "unchecked"})
+    build(talks)
+    assert cli(talks, "verify").returncode == 0
+    folder = talks.root / "data/tokens/olmo_sft"
+    end = Tokenizer.load(talks.root / "data/tokenizer").special_tokens["<|im_end|>"]
+    found = []
+    for path in sorted(folder.glob("*/token_ids_part_*.npy")):
+        ids = np.fromfile(path, np.uint16)
+        mask = np.fromfile(path.with_name(path.name.replace("token_ids", "labels_mask")), np.bool_)
+        ends = (np.flatnonzero(ids == end) + 1).tolist()
+        found += [(ids[a:b].tolist(), mask[a:b].astype(int).tolist()) for a, b in pairwise([0, *ends])]
+    assert sorted(found) == sorted((row["input_ids"], row["loss_mask"]) for row in rows(talks).values())
+    (path, *_) = folder.glob("*/labels_mask_part_00000.npy")
+    changed = path.read_bytes()
+    path.unlink()
+    path.write_bytes(bytes([1 - changed[0]]) + changed[1:])
+    said = cli(talks, "verify").stdout
+    assert f"olmo_sft/{path.parent.name}/labels_mask_part_00000.npy: " in said
+    assert "token_ids_part_00000.npy: item 0: loss_mask from 0 on: found [1" in said
 
 
 def test_conversations_that_lose_their_answer_are_counted_and_limited(talks: Project) -> None:

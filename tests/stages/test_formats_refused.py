@@ -11,7 +11,7 @@ from tokenmill.stages.encode_sets import refuse_formats
 from tokenmill_reader.formats.items import Shape
 
 FORGET = [name for name, one in FORMATS.items() if not one.keeps_ends]
-KEEP = [name for name, one in FORMATS.items() if one.keeps_ends and not one.only_packed_chat]
+KEEP = [name for name, one in FORMATS.items() if one.holds_labels]
 PAD = {"pad": "<|pad|>"}
 
 

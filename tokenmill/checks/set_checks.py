@@ -217,7 +217,7 @@ def _same(
     format: Format, folder: Path, stem: str, shape: Shape, expected: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The expected items, batch by batch, after they were found equal. Raises ValidationError for the first that differs."""
-    name = f"{stem}{format.suffixes[0]}"
+    name = format.files(stem, shape)[0]
     found = format.read(folder, stem, shape)
     held: pa.RecordBatch | None = None
     at = 0

@@ -124,7 +124,9 @@ class ArrangedSet(NamedTuple):
 
     def stem(self, i: int) -> str:
         """The name of file number `i`, without suffix."""
-        return one_file_stem(self.split, self.source, self.epoch) if self.format.one_file else f"part-{i:05}"
+        return (
+            one_file_stem(self.split, self.source, self.epoch) if self.format.one_file else f"{self.format.part}{i:05}"
+        )
 
 
 def one_file_stem(split: str | None, source: str | None, epoch: int | None) -> str:

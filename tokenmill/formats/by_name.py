@@ -13,6 +13,7 @@ from tokenmill.formats.megatron_sft import MEGATRON_SFT
 from tokenmill.formats.megatron_sft_parquet import MEGATRON_SFT_PARQUET
 from tokenmill.formats.nanogpt import NANOGPT
 from tokenmill.formats.olmo import OLMO
+from tokenmill.formats.olmo_sft import OLMO_SFT
 from tokenmill.formats.parquet import PARQUET
 
 SET_FORMATS: Mapping[str, Format] = {
@@ -27,6 +28,7 @@ SET_FORMATS: Mapping[str, Format] = {
         NANOGPT,
         LLMC,
         LITDATA,
+        OLMO_SFT,
         MEGATRON_SFT,
         MEGATRON_SFT_PARQUET,
     )

@@ -17,15 +17,17 @@ Read = Callable[[Path, str, Shape], Iterator[pa.RecordBatch]]
 class Format:
     """A file format.
 
-    `suffixes`: those of a part's files, which share a stem. `packed_suffixes`, `mask_suffixes`: those of the further files of a
-    part of packed sequences, and of conversations. `write(folder, stem, shape)` opens the files of a new part, and yields what
-    adds a batch of items. Equal items give equal bytes in any batches. Raises ValidationError for an item that the format
-    cannot hold. `read(folder, stem, shape)` gives the items, with those columns of the shape that the format holds (always
-    `input_ids`, and `starts` of sequences). Raises ValidationError for malformed or inconsistent files. `flat(folder, stem, shape)`
-    gives the ids in order without a copy, in one or more arrays; None if the format has no such arrays. Raises ValidationError as
-    `read` does. `refusal(shape, file_bytes)` says why the format cannot hold such items in files of that many bytes, or gives None.
-    `finish(folder, stems, shape)` writes the files `shared` by all parts of a set; None if there are none. `one_file`: a set is one
+    `suffixes`: those of a part's files, which share a stem; a whole name has a star in the stem's place. `packed_suffixes`,
+    `mask_suffixes`: those of the further files of a part of packed sequences, and of conversations. `write(folder, stem, shape)`
+    opens the files of a new part, and yields what adds a batch of items. Equal items give equal bytes in any batches. Raises
+    ValidationError for an item that the format cannot hold. `read(folder, stem, shape)` gives the items, with those columns of the
+    shape that the format holds (always `input_ids`, and `starts` of sequences). Raises ValidationError for malformed or
+    inconsistent files. `flat(folder, stem, shape)` gives the ids in order without a copy, in one or more arrays; None if the format
+    has no such arrays. Raises ValidationError as `read` does. `refusal(shape, file_bytes)` says why the format cannot hold such
+    items in files of that many bytes, or gives None. `finish(folder, stems, shape)` writes the files `shared` by all parts of a
+    set, and raises ValidationError for parts that do not go together; None if there is nothing to do. `one_file`: a set is one
     part, named after its split, without a folder of its own. `has_places`: its files name the shard and row of each document.
+    `part`: what a stem is before the part's number.
     """
 
     name: str
@@ -40,9 +42,11 @@ class Format:
     packed_suffixes: Sequence[str] = ()
     mask_suffixes: Sequence[str] = ()
     has_places: bool = False
+    part: str = "part-"
 
     def files(self, stem: str, shape: Shape) -> list[str]:
         """The names of the files of a part with items of this shape."""
         packed = [] if shape.length is None else self.packed_suffixes
         masks = self.mask_suffixes if shape.has_mask else []
-        return [f"{stem}{suffix}" for suffix in (*self.suffixes, *packed, *masks)]
+        names = (one if "*" in one else f"*{one}" for one in (*self.suffixes, *packed, *masks))
+        return [name.replace("*", stem) for name in names]

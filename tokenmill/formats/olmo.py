@@ -24,7 +24,7 @@ from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import batches_of
 from tokenmill.formats.files import Put, new_file
 from tokenmill.formats.interface import Format
-from tokenmill.formats.item_checks import checked, refuse_lists
+from tokenmill.formats.item_checks import checking, refuse_lists
 from tokenmill_reader.formats.arrays import whole_values
 from tokenmill_reader.formats.columns import flat_of
 from tokenmill_reader.formats.items import REBUILD, Flat, Shape, segment_ends
@@ -43,12 +43,18 @@ _ESCAPE = re.compile(r"\\(?:\\|x([0-9a-f]{2})|u([0-9a-f]{4}))")
 @contextmanager
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
     path = folder / f"{stem}{DATA}"
+    with new_part(path, folder / f"{stem}{LINES}") as add:
+        yield checking(add, shape, path)
+
+
+@contextmanager
+def new_part(data: Path, lines: Path) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    """Yields a function that adds a batch of checked items to new files of ids and of lines."""
     n_items = n_tokens = 0
-    with new_file(path) as put, new_file(folder / f"{stem}{LINES}") as put_packed, _gzip(put_packed) as put_text:
+    with new_file(data) as put, new_file(lines) as put_packed, _gzip(put_packed) as put_text:
 
         def add(batch: pa.RecordBatch) -> None:
             nonlocal n_items, n_tokens
-            batch = checked(batch, shape, path, n_items)
             flat = flat_of(batch)
             put(flat.ids)
             ends = n_tokens + segment_ends(flat)
@@ -140,20 +146,29 @@ def _gzip(put: Put) -> Iterator[Put]:
 
 def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
     path = folder / f"{stem}{DATA}"
-    if shape.length is not None:
+    if shape.length is None:
+        yield from read_documents(path, folder / f"{stem}{LINES}", shape)
+    else:
         yield from batches_of(read_flat(folder, stem, shape)[0], shape, path)
-        return
-    ids = whole_values(path, shape.ids)
+
+
+def read_documents(
+    data: Path, lines: Path, shape: Shape, mask: npt.NDArray[np.int8] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The documents of a part, with the shard and row of each. `mask`: the loss mask of all ids. Raises ValidationError for files
+    that are malformed or do not fit each other."""
+    ids = whole_values(data, shape.ids)
     n_items = 0
-    for found, offsets in _documents(folder / f"{stem}{LINES}", ids.size, shape):
+    for found, offsets in _documents(lines, ids.size, shape):
         names = found.column("id")
         columns = {
             "id": _replaced(names, r"\\", _unescaped) if shape.has_names else names,
             "shard": _replaced(found.column("src"), r"\\", _unescaped),
             "row": pc.subtract(found.column("loc"), 1),
         }
-        flat = Flat(ids[offsets[0] : offsets[-1]], offsets - offsets[0])
-        yield from batches_of(flat, shape, path, columns, n_items)
+        here = slice(offsets[0], offsets[-1])
+        flat = Flat(ids[here], offsets - offsets[0], loss_mask=None if mask is None else mask[here])
+        yield from batches_of(flat, shape, data, columns, n_items)
         n_items += found.num_rows
 
 
