@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import IO, Any
 
 _DEPTH_MAX = 16
@@ -19,6 +20,23 @@ def read_struct(data: IO[bytes], depth: int = 0) -> dict[int, Any]:
         id = id + (head >> 4) if head >> 4 else _zigzag(data)
         fields[id] = _value(data, head & 15, depth)
     return fields
+
+
+def structs_in(data: IO[bytes], field: int) -> Iterator[dict[int, Any]]:
+    """The structs of a list that is a field of a struct, one after the other, as `read_struct` gives them. What follows the list is
+    not read. Raises what `read_struct` raises."""
+    id = 0
+    while head := _bytes(data, 1)[0]:
+        id = id + (head >> 4) if head >> 4 else _zigzag(data)
+        if id == field and head & 15 == 9:
+            kind = _bytes(data, 1)[0]
+            n = read_varint(data) if kind >> 4 == 15 else kind >> 4
+            if kind & 15 != 12:
+                raise ValueError
+            for _ in range(n):
+                yield read_struct(data, 1)
+            return
+        _value(data, head & 15, 0)
 
 
 def _value(data: IO[bytes], kind: int, depth: int) -> Any:
