@@ -414,7 +414,12 @@ Named = tuple[str, str | None]
 
 
 def _any_file(data: Path, rng: random.Random) -> Path:
-    files = sorted(path for name in ("tokens", "tables") for path in (data / name).rglob("*") if path.is_file())
+    files = sorted(
+        path
+        for name in ("tokens", "tables")
+        for path in (data / name).rglob("*")
+        if path.is_file() and path.name != "README.md"
+    )
     return rng.choice(files)
 
 

@@ -108,7 +108,7 @@ def test_the_next_build_leaves_nothing_of_format_7_and_the_order_comes_from_the_
     tokens, before = project.root / "data/tokens", OF_FORMAT_7 / "data/tokens"
     sets = {name for name in files_below(before) if name.startswith(("megatron/", "parquet/"))}
     own = {"documents/b.jsonl.parquet", "documents/documents/a.jsonl.parquet"}
-    assert set(files_below(tokens)) == {"manifest.json", *own, *sets}
+    assert set(files_below(tokens)) == {"manifest.json", "README.md", *own, *sets}
     shards = dict(read_manifest(tokens).outputs())
     for name, shard in read_manifest(before).outputs():
         digest = TokensDigest()
