@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tokenmill.training.bpe import train_vocab
     from tokenmill_reader.token_dataset import open
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = ["Counter", "Tokenizer", "__version__", "open", "train_vocab"]
 

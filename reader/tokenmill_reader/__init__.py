@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tokenmill_reader.rank_iterator import RankIterator
     from tokenmill_reader.token_dataset import TokenDataset, open
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "ParamsError",

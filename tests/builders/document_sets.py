@@ -21,7 +21,7 @@ from tokenmill_reader.formats.items import Shape
 Items = Sequence[Sequence[int]]
 Parts = Sequence[Items]
 
-MADE_BY_0_1 = Path(__file__).parents[1] / "dataset/made_by_0_1"
+MADE_BY_0_1 = Path(__file__).parents[1] / "dataset/made_by_0_1/data"
 BATCH = 3  # items, so that a part has several record batches
 
 
