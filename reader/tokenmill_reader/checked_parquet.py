@@ -1,5 +1,5 @@
-"""Opens Parquet files so that damage is an error: pyarrow does not look at the checksums of pages unless it is told to, and ends
-the process over some damaged footers."""
+"""Opens Parquet files so that damage is an error: pyarrow checks the checksums of pages only on request, and ends the
+process over some damaged footers."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def kind_of(name: str, asked: DocumentFormat | None = None) -> FileKind | None:
 
 @lru_cache(maxsize=1024)  # a corpus may have a million files
 def _kind_of(stem: str, asked: DocumentFormat | None) -> FileKind | None:
-    """As kind_of, for what follows the first dot of a file's name, in lower case."""
+    """The kind of a file, by what follows the first dot of its name, in lower case."""
     compression = next((suffix for suffix in COMPRESSIONS if stem.endswith(suffix)), "")
     if stem.endswith(UNFINISHED):
         return None
