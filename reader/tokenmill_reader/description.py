@@ -75,6 +75,7 @@ def _chat(chat: Chat, n_tokens: int) -> dict[str, Any]:
         "template": chat.template_name,
         "template_sha256": hashlib.sha256("\0".join(templates).encode()).hexdigest(),
         "mask": chat.mask,
+        "turns": chat.turns,
         "variables": chat.variables,
         "tokens_trained": chat.n_trained,
         "trained_share": round(chat.n_trained / max(n_tokens, 1), 4),
@@ -130,6 +131,8 @@ def _of_source(one: dict[str, Any]) -> str:
 
 def _of_chat(chat: dict[str, Any]) -> str:
     trained = f"{chat['tokens_trained']:,} tokens trained ({chat['trained_share']:.1%}), mask {chat['mask']}"
+    if chat["turns"] != "together":
+        trained += f", turns {chat['turns']}"
     return f"template {chat['template']} ({chat['template_sha256'][:16]}…), {trained}"
 
 

@@ -165,7 +165,8 @@ class MixedSource(NamedTuple):
 
 
 class Chat(NamedTuple):
-    """How conversations became tokens. `n_trained`: the tokens that are to be learned."""
+    """How conversations became tokens. `n_trained`: the tokens that are to be learned. `turns`: "each" if the documents are
+    samples, one for each trained message of a conversation, else "together"."""
 
     template: Optional[str]
     template_name: str
@@ -173,6 +174,7 @@ class Chat(NamedTuple):
     variables: dict[str, Any]
     n_trained: int
     tool_use_template: Optional[str]
+    turns: str
 
 
 class Manifest(NamedTuple):
@@ -433,6 +435,7 @@ _CHAT = record(
         "variables": Field(dict_of(anything)),
         "n_trained": Field(whole),
         "tool_use_template": Field(optional(text), lambda: None),
+        "turns": Field(text, lambda: "together"),
     },
 )
 _FORM = record(int, {"format_version": Field(whole)})

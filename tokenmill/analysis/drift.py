@@ -107,7 +107,7 @@ def _sums(tokens: Path, file: OutputShard, added: Set[str]) -> tuple[int, int, i
         return 0, 0, 0
     if all(are_new):
         return file.n_documents, file.n_tokens, file.text_bytes
-    is_new = pa.array([new for new, rows in zip(are_new, file.rows, strict=True) for _ in range(rows.n_documents)])
+    is_new = pa.array([new for new, rows in zip(are_new, file.rows, strict=True) for _ in range(rows.n_rows)])
     n_documents = n_tokens = text_bytes = first = 0
     for batch in read_tokens(tokens / file.name):
         found = batch.filter(is_new.slice(first, batch.num_rows))

@@ -31,7 +31,8 @@ _DIGITS = range(8, 65)  # hexadecimal digits of a sha256 that are enough
 class LocatedDocument:
     """A document of the dataset. `shard`, `row`: where its text is. `file`, `row_in_file`: where its tokens are. `first_token`: the
     position of its first token in the whole dataset, from 0. `n_bytes`, `sha256`: those of its text in UTF-8. In a dataset of
-    conversations, `sha256` is that of the messages; `n_messages` and `n_trained` count the messages and the trained tokens."""
+    conversations, `sha256` is that of the messages; `n_messages` and `n_trained` count the messages and the trained tokens. With
+    `turns: each`, a document is a sample: the first `n_messages` of the conversation, whose id, row and `sha256` it has."""
 
     id: str | int
     shard: str
@@ -292,7 +293,7 @@ def lines_of(found: Located) -> Iterator[str]:
     for one in found.documents:
         yield (
             f"  {one.id}: {one.file}, row {one.row_in_file:,}: {one.n_tokens:,} tokens from token {one.first_token:,} on; "
-            f"from {one.shard}, row {one.row:,}"
+            f"from {one.shard}, row {one.row:,}" + ("" if one.n_messages is None else f", {one.n_messages:,} messages")
         )
     if more := found.n_found - len(found.documents):
         yield f"  and {more:,} more"
@@ -304,6 +305,7 @@ def _lines_of_token(token: LocatedToken, document: LocatedDocument) -> Iterator[
     lines = {
         "document": document.id,
         "source": f"{document.shard}, row {document.row:,}",
+        **({} if document.n_messages is None else {"messages": f"{document.n_messages:,}"}),
         "file": f"{document.file}, row {document.row_in_file:,}",
         "position": f"{token.position_in_document:,} of the document's {document.n_tokens:,} tokens, from 0",
         "id": f"{token.id}, bytes {bytes.fromhex(token.bytes)!r}",

@@ -94,7 +94,8 @@ def _numbers(manifest: Manifest) -> Iterator[tuple[str, str]]:
     for what, id in (("begins", manifest.begin_of_document_id), ("ends", manifest.end_of_document_id)):
         yield f"id that {what} a document", "none" if id is None else str(id)
     if manifest.chat is not None:
-        yield "conversations", f"template {code(manifest.chat.template_name)}, with a loss mask"
+        each = ", a document for each trained message" if manifest.chat.turns == "each" else ""
+        yield "conversations", f"template {code(manifest.chat.template_name)}, with a loss mask{each}"
     if manifest.n_bad:
         yield "left out as bad", f"{manifest.n_bad:,} documents"
     for reason, n in manifest.n_dropped.items():

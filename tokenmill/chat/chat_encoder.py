@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -12,10 +13,12 @@ from tokenmill.chat import isolated
 from tokenmill.chat.answers import AnswerCounts, added
 from tokenmill.chat.prefixes import flags_by_prefixes
 from tokenmill.chat.rendering import ChatSettings, Way
+from tokenmill.chat.samples import samples_of
 from tokenmill.chat.segments import SegmentEncoder
 from tokenmill.chat.stand_ins import strings_of
 from tokenmill.chat.template import ChatTemplate
 from tokenmill.chat.turn_tokens import is_written, turn_tokens
+from tokenmill.corpus.reader import Batch
 from tokenmill.errors import TemplateError
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
@@ -52,7 +55,7 @@ class ChatEncoder:
         tokenizer does not have as one, or cannot be used with this tokenizer.
         """
         self._made_of = tokenizer, msgspec.json.encode(settings), place
-        self._mask, variables = settings.mask, settings.variables
+        self._settings, self._mask, variables = settings, settings.mask, settings.variables
         texts = [one for one in (settings.template, settings.tool_use_template) if one is not None]
         compiled = {text: ChatTemplate(text, variables, place) for text in texts}
         for name in dict.fromkeys(name for one in compiled.values() for name in one.token_names):
@@ -66,6 +69,8 @@ class ChatEncoder:
                 )
         if marks := turn_tokens(tokenizer.added_tokens, "".join(texts) + strings_of(variables)):
             tokenizer = tokenizer.with_special(marks)
+        if settings.turns == "each":
+            settings = msgspec.structs.replace(settings, mask="last")  # what is rendered are samples
         self._way = msgspec.json.encode(Way(settings, list(tokenizer.special_tokens), place))
         self._encoder = SegmentEncoder(tokenizer, place)
         written = "".join(texts) + strings_of(
@@ -78,8 +83,15 @@ class ChatEncoder:
         """Pickles the arguments; another process makes the encoder from them once."""
         return _made_once, self._made_of
 
+    def samples(self, batch: Batch) -> Iterator[Batch]:
+        """The samples of a batch of conversations, which `encode_batch` takes: with `turns: each` those of `samples_of`, else the
+        batch itself. Raises ChatError, with the conversation's number in `batch`, before the first sample."""
+        if self._settings.turns == "together" or batch.messages is None:
+            return iter([batch])
+        return samples_of(batch, self._mask, self._settings.train_key)
+
     def encode_batch(self, conversations: pa.LargeStringArray) -> EncodedChat:
-        """Encodes conversations, given as canonical JSON, in the calling thread.
+        """Encodes conversations or their samples, given as canonical JSON, in the calling thread.
 
         Raises ChatError, with the conversation's number, if the template refuses it, it is not canonical JSON, a character has no
         token, or its mask cannot be determined.

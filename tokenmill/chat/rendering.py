@@ -11,7 +11,7 @@ from tokenmill.chat.answers import AnswerCounts, Side, Stops, answer_of, without
 from tokenmill.chat.conversation import Conversation, chosen, named
 from tokenmill.chat.stand_ins import Guard, Guarded, strings_of
 from tokenmill.chat.template import RENDER_ERRORS, ChatTemplate, Regions, regions
-from tokenmill.config.encode_params import MaskRule
+from tokenmill.config.encode_params import MaskRule, Turns
 from tokenmill.errors import ChatError
 
 _RENDERED_OF_NOTHING, _RENDERED_OF_A_CHARACTER = 1_000_000, 16
@@ -56,6 +56,7 @@ class ChatSettings(msgspec.Struct, frozen=True):
     with the texts of tokens: bos_token, eos_token, pad_token and so on. `tool_use_template`: the text of the one for conversations
     with tools; None: they have no other. `train_key`: a key of messages that says whether they are to be learned, beside those of
     `conversation.chosen`. `train_next`: the special token behind an answer is learned, too, if the answer does not end with one.
+    `turns`: whether a conversation is one sample, or one for each message that is learned.
     """
 
     template: str | None
@@ -64,6 +65,7 @@ class ChatSettings(msgspec.Struct, frozen=True):
     tool_use_template: str | None = None
     train_key: str | None = None
     train_next: bool = False
+    turns: Turns = "together"
 
 
 class Way(NamedTuple):
@@ -152,7 +154,7 @@ class Renderer:
         self, conversation: Conversation, rendered: Regions, assistants: list[int], needed: list[int], index: int
     ) -> list[AnswerSpan]:
         """The marked regions of the needed messages."""
-        if self._mask == "assistant" and needed == assistants:
+        if self._mask != "all" and needed == assistants:
             return [AnswerSpan(-1, start, end) for start, end in rendered.generated]
         if not needed:
             return []
@@ -287,5 +289,5 @@ def _no_prefix(whole: str, found: str, back: dict[int, str], which: str, index: 
         index,
         f"the chat template has no {{% generation %}}, and writes the conversation {which} differently on its own than in the "
         f"whole: at character {at:,}, {instead!r} instead of {there!r}. Put {{% generation %}} and "
-        "{% endgeneration %} around what an assistant writes in the template.",
+        "{% endgeneration %} around what an assistant writes in the template, or set encode.chat.turns: each.",
     )

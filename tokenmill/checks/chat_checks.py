@@ -1,14 +1,15 @@
 """Checks that the rows of conversations match their messages: ids, loss masks, texts and digests."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.chat.chat_encoder import ChatEncoder
+from tokenmill.checks.findings import WrongRowError
 from tokenmill.checks.spans import Span, all_equal, same_ids
-from tokenmill.corpus.text_digests import text_digests
+from tokenmill.corpus.reader import Batch, digests_of
 from tokenmill.errors import ChatError
 
 
@@ -43,8 +44,19 @@ def check_conversations(span: Span, chat: ChatEncoder) -> Span:
                 at = next((k for k, (a, b) in enumerate(zip(found, right, strict=False)) if a != b), len(right))
                 words = f"found {found[at : at + 5]}, expected {right[at : at + 5]}"
                 raise span.wrong(i, f"loss_mask from token {at} on: {words}.")
-    all_equal(span, tokens["sha256"].cast(pa.binary()), text_digests(messages).cast(pa.binary()), "sha256")
+    all_equal(span, tokens["sha256"].cast(pa.binary()), digests_of(span.documents).cast(pa.binary()), "sha256")
     return replace(span, documents=replace(span.documents, texts=expected.texts), answers=expected.counts)
+
+
+def samples_in(documents: Iterable[Batch], shards: Sequence[str], chat: ChatEncoder) -> Iterator[Batch]:
+    """The samples of conversations that the rows of a file must be (see ChatEncoder.samples). `shards`: the shard of each piece of
+    their unit. Raises WrongRowError."""
+    for batch in documents:
+        try:
+            yield from chat.samples(batch)
+        except ChatError as error:
+            shard, row = shards[batch.piece(error.index)], batch.rows()[error.index].as_py()
+            raise WrongRowError(shard, row, f"the conversation cannot be encoded: {error}") from None
 
 
 def _as_in(tokens: pa.RecordBatch, lists: pa.LargeListArray, name: str) -> pa.ListArray | None:

@@ -1,10 +1,12 @@
 """Checks one file of a token dataset against its documents, and derives its part of the tables again."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,6 +14,7 @@ from tokenmill.artifacts.golden import sample_engines
 from tokenmill.chat.answers import AnswerCounts, added
 from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.rendering import ChatSettings
+from tokenmill.checks.chat_checks import samples_in
 from tokenmill.checks.findings import Finding, WrongRowError, of_error
 from tokenmill.checks.row_checks import Judge, check_sample, check_span
 from tokenmill.checks.spans import aligned
@@ -45,8 +48,8 @@ _END = 2**31 - 1
 
 class FileFacts(msgspec.Struct, frozen=True):
     """The sums of a correct file. `n_sampled`: documents compared with other engines. `tokens_sha256`: the TokensDigest of its
-    documents. `n_trained`: trained tokens; None for texts. `answers`: counts of answers; None unless conversations were encoded
-    again."""
+    documents. `n_trained`: trained tokens; None for texts. `answers`: counts of answers, and
+    `piece_documents`: conversations per piece; None unless conversations were encoded again."""
 
     n_documents: int
     n_tokens: int
@@ -57,6 +60,7 @@ class FileFacts(msgspec.Struct, frozen=True):
     tokens_sha256: str
     n_trained: int | None = None
     answers: AnswerCounts | None = None
+    piece_documents: list[int] | None = None
 
     @property
     def n_left_out(self) -> int:
@@ -105,13 +109,20 @@ def check_file(file: DocumentsFile, advance: Advance, folder: Path) -> FileFacts
     entry, tokens, judge = file.entry, file.tokens, file.judge
     documents = None if file.unit is None else _documents_of(file.unit, entry, file.rules, advance)
     has_names, has_mask = _check_schema(entry, tokens, judge)
-    pairs = iter(documents) if documents is not None else _decoded(entry, tokens, judge)
+    shards = [rows.name for rows in entry.rows]
+    piece_documents = np.zeros(len(shards), np.int64)
+    if documents is None:
+        expected = _decoded(entry, tokens, judge)
+    elif judge.chat is None:
+        expected = iter(documents)
+    else:
+        expected = samples_in(_counted(documents, piece_documents), shards, judge.chat)
     counts, digest = TokenCounts(judge.tokenizer.id_max), TokensDigest()
     n_documents = n_tokens = text_bytes = n_sampled = n_trained = 0
     answers: list[AnswerCounts] = []
     first_rows = [first_row for _, first_row in entry.pieces]
     with unit_index(folder / UNIT_INDEX_FILE, first_rows, has_names, _groups(file), has_mask) as add_to_index:
-        for span in aligned(pairs, [rows.name for rows in entry.rows], read_tokens(tokens)):
+        for span in aligned(expected, shards, read_tokens(tokens)):
             found = check_span(span, judge)
             n_sampled += check_sample(span, judge, file.sample)
             counts.add_counted(found.counts)
@@ -143,6 +154,7 @@ def check_file(file: DocumentsFile, advance: Advance, folder: Path) -> FileFacts
         digest.hex(),
         n_trained if has_mask else None,
         added(answers) if answers else None,
+        piece_documents.tolist() if answers else None,
     )
     check_sums(entry, facts)
     return facts
@@ -157,6 +169,13 @@ def check_sums(entry: OutputShard, facts: FileFacts) -> None:
         raise ValidationError(
             f"{MANIFEST_FILE}: {entry.name}",
             f"documents, tokens, bytes of text, bad and dropped documents: it says {expected}; found {found}.",
+            "Run `tokenmill build --force`.",
+        )
+    piece_documents = [rows.n_documents for rows in entry.rows]
+    if facts.piece_documents not in (None, piece_documents):
+        raise ValidationError(
+            f"{MANIFEST_FILE}: {entry.name}: n_documents of its rows",
+            f"it says {piece_documents}; found {facts.piece_documents}.",
             "Run `tokenmill build --force`.",
         )
     if facts.n_trained != entry.n_trained:
@@ -177,6 +196,13 @@ def check_sums(entry: OutputShard, facts: FileFacts) -> None:
             f"it says {entry.answers}; found {facts.answers}.",
             "Run `tokenmill build --force`.",
         )
+
+
+def _counted(documents: Iterable[Batch], piece_documents: npt.NDArray[np.int64]) -> Iterator[Batch]:
+    """Yields the batches, and adds the numbers of their documents to those of each piece."""
+    for batch in documents:
+        piece_documents += batch.n_by_piece(len(piece_documents))
+        yield batch
 
 
 class FileTask(Task[FileFacts], frozen=True, kw_only=True):
@@ -290,7 +316,7 @@ def _decoded(entry: OutputShard, tokens: Path, judge: Judge) -> Iterator[Batch]:
     to them."""
     ends: list[int] = []
     for rows in entry.rows:
-        ends.append((ends[-1] if ends else 0) + rows.n_documents)
+        ends.append((ends[-1] if ends else 0) + rows.n_rows)
     at = piece = 0
     for batch in read_tokens(tokens):
         while batch.num_rows:

@@ -76,7 +76,7 @@ def wrong_in_itself(manifest: Manifest) -> Iterator[Finding]:
     if sum(manifest.n_dropped.values()) != n_dropped:
         yield in_manifest(f"n_dropped is {manifest.n_dropped}, its shards have {n_dropped}.")
     for shard in manifest.shards:
-        if (n_rows := sum(rows.n_documents for rows in shard.rows)) != shard.n_documents:
+        if (n_rows := sum(rows.n_rows for rows in shard.rows)) != shard.n_documents:
             yield in_manifest(f"{shard.name}: n_documents is {shard.n_documents}, its rows have {n_rows}.")
     of_shard: dict[str, list[InputRows]] = {}
     for rows in (rows for shard in manifest.shards for rows in shard.rows):

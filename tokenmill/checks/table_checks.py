@@ -57,7 +57,7 @@ def _unknown_columns(subject: Subject) -> Set[str]:
     has_left_out = any(rows.n_dropped or rows.n_bad != 0 for entry in manifest.shards for rows in entry.rows)
     unknown = {"row"} if has_left_out else set()  # only documents tell which rows were left out
     if manifest.chat is not None:
-        return unknown | {"n_messages"}
+        return unknown | {"n_messages"} | ({"row"} if manifest.chat.turns == "each" else set())
     return unknown | {"sha256"} if subject.tokenizer.prepares_text else unknown
 
 

@@ -20,6 +20,7 @@ from tokenmill.special_tokens import SpecialTokensInText
 
 SplitName = SourceName
 MaskRule = Literal["assistant", "all", "last"]  # which tokens of a conversation are trained
+Turns = Literal["together", "each"]  # whether the trained messages of a conversation are one sample or one each
 StopToken = Literal["trained", "next", "unchecked"]  # the special token at which a model stops
 _SPLITS_MAX = 100
 _SHARES_OFF_MAX = 1e-9  # the allowed error of the sum of shares, since 0.98 + 0.01 + 0.01 is not 1 in floating point
@@ -99,16 +100,27 @@ VariableValue = Annotated[str | bool | int | float | None, BeforeValidator(_as_v
 
 class Chat(Record):
     """How conversations become text and which of their tokens are trained. `template`: `tokenizer` for the one that the tokenizer
-    comes with, the name of one of tokenmill's, or a file. `train_key`: one more key by which messages say whether they are trained.
+    comes with, the name of one of tokenmill's, or a file. `turns`: whether a conversation is one sample, or one for each of its
+    trained messages, with the messages up to it. `train_key`: one more key by which messages say whether they are trained.
     `stop_token`: whether answers must end with a special token that is trained, and whether the one behind them is.
     """
 
     template: str = Field(min_length=1)
     mask: MaskRule = "assistant"
+    turns: Turns = "together"
     train_key: str | None = Field(default=None, min_length=1)
     stop_token: StopToken = "trained"
     variables: dict[VariableName, VariableValue] = Field(default={})
     cut_max: Annotated[int | float, BeforeValidator(share_or_number)] = 0.01
+
+    @field_validator("turns")
+    @classmethod
+    def _each_has_an_end(cls, turns: Turns, info: ValidationInfo) -> Turns:
+        if turns == "each" and info.data.get("mask") == "all":
+            raise ValueError(
+                "found 'each' with mask: all; allowed: 'together', since a sample for each message trains that message alone"
+            )
+        return turns
 
 
 class Encode(Record):

@@ -17,6 +17,7 @@ from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.corpus.line_faults import Fault
 from tokenmill.corpus.shard_files import held, open_shard
 from tokenmill.corpus.shards import Shard, ShardRange, find_shards
+from tokenmill.corpus.text_digests import text_digests
 from tokenmill.corpus.zstd_frames import later_window
 from tokenmill.errors import CorpusError, DamagedError, unreadable
 from tokenmill.storage.pointers import POINTER_BYTES_MAX, refuse_pointer
@@ -40,7 +41,8 @@ class Batch:
     bar; over all batches they add up to the file's size. `positions`: each document's row in the shard, int64; None: rows are
     consecutive. `messages`: the canonical JSON of each conversation, with the type of `texts`; None: documents are texts. The text
     of a conversation is the contents of its messages, joined by line ends. `pieces`: the index of each document's piece in its
-    unit, int32; None: all are of the first piece.
+    unit, int32; None: all are of the first piece. `digests`: the sha256 of the whole conversation of each sample, if these are
+    samples of conversations (see tokenmill.chat.samples); None: each document's own.
     """
 
     first_row: int
@@ -50,6 +52,7 @@ class Batch:
     positions: pa.Int64Array | None = None
     messages: pa.LargeStringArray | None = None
     pieces: pa.Int32Array | None = None
+    digests: pa.FixedSizeBinaryArray | None = None
 
     @property
     def digested(self) -> pa.LargeStringArray:
@@ -68,12 +71,13 @@ class Batch:
         texts = self.texts.slice(start, n_documents)
         messages = None if self.messages is None else self.messages.slice(start, n_documents)
         pieces = None if self.pieces is None else self.pieces.slice(start, n_documents)
+        digests = None if self.digests is None else self.digests.slice(start, n_documents)
         if self.positions is None:
-            return Batch(self.first_row + start, texts, ids, messages=messages, pieces=pieces)
+            return Batch(self.first_row + start, texts, ids, messages=messages, pieces=pieces, digests=digests)
         positions = self.positions.slice(start, n_documents)
         behind = self.positions[-1].as_py() + 1 if len(self.positions) else self.first_row
         first_row = positions[0].as_py() if len(positions) else behind
-        return Batch(first_row, texts, ids, positions=positions, messages=messages, pieces=pieces)
+        return Batch(first_row, texts, ids, 0, positions, messages, pieces, digests)
 
     def by_piece(self) -> Iterator[tuple[int, "Batch"]]:
         """The documents of each piece, with its index."""
@@ -300,6 +304,11 @@ def _join(held: Sequence[Batch], file_bytes: int) -> Batch:
     rows = pa.array(range(first_row, first_row + len(texts)), pa.int64()).filter(is_there)
     ids, messages = ids and ids.filter(is_there), messages and messages.filter(is_there)
     return Batch(first_row, texts.filter(is_there), ids, file_bytes, rows, messages)
+
+
+def digests_of(batch: Batch) -> pa.FixedSizeBinaryArray:
+    """The sha256 of each document of a batch; that of the whole conversation, if it is a sample of one."""
+    return text_digests(batch.digested) if batch.digests is None else batch.digests
 
 
 def put_together(some: Sequence[Batch]) -> Batch:

@@ -49,7 +49,8 @@ def index_schema(
     in the shard, from 0. `file`: the file of the dataset. `first_token`: the position of its first token in the whole dataset, from
     0. `n_tokens`: its tokens, with those that begin and end it. `n_bytes`, `sha256`: those of its text in UTF-8; of a conversation,
     `n_bytes` is of the text that the template made of it, and `sha256` of its messages. Only of conversations: `n_trained`, the
-    tokens that are to be learned; `trained_end`, the position behind the last of them, 0 without one; and `n_messages`. `group`:
+    tokens that are to be learned; `trained_end`, the position behind the last of them, 0 without one; and `n_messages`. With
+    `turns: each`, a row is a sample: the first `n_messages` of the conversation with this place and `sha256`. `group`:
     only with `encode.split_group`, a hash of the document's group. `split`: only with `encode.splits`, its split.
     """
     return pa.schema(

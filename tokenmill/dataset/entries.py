@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from tokenmill.chat.answers import AnswerCounts
-from tokenmill.config.encode_params import MaskRule, Pack, Shuffle
+from tokenmill.config.encode_params import MaskRule, Pack, Shuffle, Turns
 from tokenmill.config.record import Record
 from tokenmill.config.sources import Conversations, DocumentFormat
 from tokenmill.special_tokens import SpecialTokensInText
@@ -40,7 +40,8 @@ class InputShard(Record):
 class InputRows(Record):
     """Documents of the input file `name`, from row `first_row` on, which is line `first_line` of a .jsonl file (1 for others).
     `n_documents` of them are in the dataset, `n_bad` in the quarantine, and `n_dropped` were left out by `source.drop`. `n_bad` is
-    null if the file is damaged: then all documents of this unit from `first_row` on are in the quarantine."""
+    null if the file is damaged: then all documents of this unit from `first_row` on are in the quarantine. `n_samples`: with
+    `turns: each`, the rows of the dataset that were made of its documents; else each document is a row, and the key is missing."""
 
     name: str
     first_row: _FileCount
@@ -48,6 +49,12 @@ class InputRows(Record):
     n_documents: _FileCount
     n_bad: _FileCount | None
     n_dropped: _FileCount = 0
+    n_samples: _FileCount | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """The rows of the dataset that were made of these documents."""
+        return self.n_documents if self.n_samples is None else self.n_samples
 
     @property
     def next_row(self) -> int | None:
@@ -58,8 +65,9 @@ class InputRows(Record):
 class OutputShard(Record):
     """A file of the dataset. `name` is relative to the dataset's folder. `unit`: the key of its unit in the unit store.
     `text_bytes`: bytes of UTF-8 text; of conversations, the text that the template made of them. `rows`: the documents in its rows,
-    in order. `n_trained`: the trained tokens of conversations; the key is missing for texts. `answers`: counts of the
-    conversations' answers; the key is missing for texts and in a dataset of an earlier tokenmill. `tokens_sha256`: the TokensDigest
+    in order. `n_documents`: the number of its rows; with `turns: each`, these are samples. `n_trained`: the trained tokens of
+    conversations; the key is missing for texts. `answers`: counts of the conversations' answers; the key is missing for texts and
+    in a dataset of an earlier tokenmill. `tokens_sha256`: the TokensDigest
     of its documents; the key is missing up to format 8."""
 
     name: str
@@ -131,8 +139,9 @@ class ChatEntry(Record):
     template's variables. `n_trained`: the trained tokens in the documents' files.
 
     `tool_use_template`: the tokenizer's own template for conversations with tools; `template` is null if the tokenizer has no
-    other. `train_key`: encode.chat.train_key. `train_next`: whether the special token after an answer is trained. Without a value,
-    these keys are missing. `answers`: sums over the files."""
+    other. `train_key`: encode.chat.train_key. `train_next`: whether the special token after an answer is trained. `turns`:
+    encode.chat.turns, if a conversation is a sample for each trained message. Without a value, these keys are missing. `answers`:
+    sums over the files."""
 
     template: str | None
     template_name: str
@@ -143,6 +152,7 @@ class ChatEntry(Record):
     train_key: str | None = None
     train_next: bool = False
     answers: Answers | None = None
+    turns: Turns = "together"
 
     @property
     def encoding(self) -> dict[str, Any]:
@@ -154,11 +164,15 @@ class ChatEntry(Record):
             "variables": self.variables,
             "train_key": self.train_key,
             "train_next": self.train_next,
+            **({} if self.turns == "together" else {"turns": self.turns}),  # keys of earlier units have none
         }
 
     def not_written(self) -> set[str]:
         """The fields that manifest.json leaves out."""
-        return {name for name in ("tool_use_template", "train_key", "train_next", "answers") if not getattr(self, name)}
+        unset = {
+            name for name in ("tool_use_template", "train_key", "train_next", "answers") if not getattr(self, name)
+        }
+        return unset | ({"turns"} if self.turns == "together" else set())
 
 
 class TableFile(Record):

@@ -177,14 +177,16 @@ class Manifest(Record):
         left_out: dict[str, Any] = {} if self.sources else {"inputs": {"__all__": {"source"}}}
         if not self.mixture:
             left_out["mixture"] = True
-        of_shards = {"tokens_sha256"} if self.format_version < 9 else set()
+        of_shards: dict[str, Any] = {"tokens_sha256": True} if self.format_version < 9 else {}
         if self.chat is None:
             left_out["chat"] = True
-            of_shards |= {"n_trained", "answers"}
+            of_shards |= {"n_trained": True, "answers": True}
         else:
             left_out["chat"] = self.chat.not_written()
             if self.chat.answers is None:
-                of_shards.add("answers")
+                of_shards["answers"] = True
+        if self.chat is None or self.chat.turns == "together":
+            of_shards["rows"] = {"__all__": {"n_samples"}}
         left_out["shards"] = {"__all__": of_shards}
         if self.source is not None:
             left_out["source"] = self.source.not_written()

@@ -35,7 +35,8 @@ TOKENS_FILE = "tokens.parquet"  # in a unit's folder
 class EncodeFacts(msgspec.Struct, frozen=True):
     """The facts of a unit's file. `piece_documents`, `piece_bad`, `piece_dropped`: numbers of documents per piece. `reasons`: the
     number of dropped documents by reason. `left`: its quarantine. `tokens_sha256`: the TokensDigest of its documents. `n_trained`,
-    `answers`: trained tokens and counts of answers; None for texts."""
+    `answers`: trained tokens and counts of answers; None for texts. `piece_samples`: numbers of samples per piece; None if each
+    document is a row."""
 
     piece_documents: list[int]
     piece_bad: list[int | None]
@@ -47,6 +48,12 @@ class EncodeFacts(msgspec.Struct, frozen=True):
     tokens_sha256: str
     n_trained: int | None = None
     answers: AnswerCounts | None = None
+    piece_samples: list[int] | None = None
+
+    @property
+    def piece_rows(self) -> list[int]:
+        """The number of rows of the file per piece."""
+        return self.piece_documents if self.piece_samples is None else self.piece_samples
 
     @property
     def n_left_out(self) -> int:
@@ -55,7 +62,10 @@ class EncodeFacts(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         trained = "" if self.n_trained is None else f", {self.n_trained:,} of them trained"
-        return f"{sum(self.piece_documents):,} documents, {size(self.text_bytes)} of text, {self.n_tokens:,} tokens{trained}"
+        documents = f"{sum(self.piece_documents):,} documents"
+        if self.piece_samples is not None:
+            documents = f"{sum(self.piece_samples):,} samples of {documents}"
+        return f"{documents}, {size(self.text_bytes)} of text, {self.n_tokens:,} tokens{trained}"
 
 
 def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
@@ -66,7 +76,7 @@ def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
         unit=key,
         n_bytes=file.n_bytes,
         sha256=file.sha256,
-        n_documents=sum(facts.piece_documents),
+        n_documents=sum(facts.piece_rows),
         n_tokens=facts.n_tokens,
         text_bytes=facts.text_bytes,
         n_trained=facts.n_trained,
@@ -80,9 +90,10 @@ def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
                 n_documents=n_documents,
                 n_bad=n_bad,
                 n_dropped=n_dropped,
+                n_samples=n_rows if facts.piece_samples is not None else None,
             )
-            for piece, n_documents, n_bad, n_dropped in zip(
-                unit.pieces, facts.piece_documents, facts.piece_bad, facts.piece_dropped, strict=True
+            for piece, n_documents, n_bad, n_dropped, n_rows in zip(
+                unit.pieces, facts.piece_documents, facts.piece_bad, facts.piece_dropped, facts.piece_rows, strict=True
             )
         ],
     )
@@ -125,6 +136,7 @@ def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], worke
             tokens_sha256=digest,
             n_trained=shard.n_trained,
             answers=shard.answers,
+            piece_samples=_samples_of(shard),
         )
         with store.new(shard.unit) as partial:
             link(path, partial / TOKENS_FILE)
@@ -139,6 +151,10 @@ def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], worke
         n_taken = sum(pool.map(take, wanted.values()))
     store.flush()
     return n_taken
+
+
+def _samples_of(shard: OutputShard) -> list[int] | None:
+    return [rows.n_rows for rows in shard.rows] if any(rows.n_samples is not None for rows in shard.rows) else None
 
 
 def _is_whole(path: Path, sha256: str) -> bool:

@@ -3,8 +3,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.corpus.reader import Batch
-from tokenmill.corpus.text_digests import text_digests
+from tokenmill.corpus.reader import Batch, digests_of
 
 
 def id_type(id_max: int) -> pa.DataType:
@@ -22,7 +21,8 @@ def schema(ids: pa.DataType, has_names: bool, has_mask: bool = False) -> pa.Sche
     int64, the bytes of the document's text in UTF-8.
 
     With `has_mask`, for conversations: `loss_mask`, a list of int8 as long as `input_ids`, 1 where the token is to be learned and
-    else 0; and `sha256`, 32 bytes, of the conversation. The text is then the one that the template made of it.
+    else 0; and `sha256`, 32 bytes, of the conversation, which with `turns: each` all samples of it have. The text is then the one
+    that the template made of it.
     """
     fields = [
         pa.field("id", pa.string() if has_names else pa.int64(), nullable=False),
@@ -48,5 +48,5 @@ def rows(
     n_bytes = pc.binary_length(batch.texts).cast(pa.int64())
     columns = [names, input_ids.cast(shape.field("input_ids").type), n_bytes]
     if loss_mask is not None:
-        columns += [loss_mask.cast(shape.field("loss_mask").type), text_digests(batch.digested)]
+        columns += [loss_mask.cast(shape.field("loss_mask").type), digests_of(batch)]
     return pa.RecordBatch.from_arrays(columns, schema=shape)

@@ -95,8 +95,12 @@ def estimate_costs(work: Work, sample: Sample | None, copies: int) -> Costs:
     is_written = (
         sample.written_bytes / max(sample.text_bytes, 1) if sample else 1.0
     )  # of conversations, by the template
-    done_bytes = work.finished.text_bytes
+    rows_of_one = (
+        sample.n_rows / sample.n_documents if sample and sample.n_documents else 1.0
+    )  # of conversations, their samples
+    done, done_bytes = work.finished.documents, work.finished.text_bytes
     costs = {
+        "documents": found["documents"].without(done) * rows_of_one + exactly(done),
         "text_bytes": found["text_bytes"].without(done_bytes) * is_written + exactly(done_bytes),
         "disk_bytes": outputs * (1 + copies) + store,
         "dvc_cache_bytes": outputs * copies,

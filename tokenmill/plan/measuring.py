@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.artifacts.golden import tokenizers_engine
+from tokenmill.checks.chat_checks import samples_in
 from tokenmill.checks.row_checks import Judge, check_span
 from tokenmill.checks.spans import aligned
 from tokenmill.config.lockfile import pinned
@@ -58,7 +59,8 @@ class Sample:
     pre-token whose counts are added up; "learn": for a byte of distinct pre-tokens. `half`, `all`: distinct pre-tokens of half of
     the text, and of all; None if nothing is counted. `counts_bytes`, `index_bytes`: sizes of the file with all counts and of the
     document index. `id_counts_bytes`: size of a file with the count of each id. `written_bytes`: the text that
-    was encoded, which a template writes of conversations. `sets`: what tokens become in file sets.
+    was encoded, which a template writes of conversations. `n_rows`: the rows of the dataset that were made of the `n_documents`.
+    `sets`: what tokens become in file sets.
     """
 
     strata: list[Stratum]
@@ -76,6 +78,7 @@ class Sample:
     index_bytes: int = 0
     id_counts_bytes: int = 0
     written_bytes: int = 0
+    n_rows: int = 0
     sets: SetRates = NO_SETS
 
 
@@ -220,17 +223,20 @@ def _encode(
         with ExitStack() as stack:
             files.open(stack, None)
             for one in some:
-                with _naming(one):
-                    stratum.tokens.append(Observed(one.batch.text_bytes, files.add(one.batch)))
+                n_tokens = sum(_added(files, one))
+                stratum.tokens.append(Observed(one.batch.text_bytes, n_tokens))
         none_left_out = GoodDocuments(unit, project.params.source, project.memory.limits, advance_nothing, None)
         facts = files.finish(none_left_out, [sum(len(one.batch.texts) for one in some)])
         sample.written_bytes += facts.text_bytes
+        sample.n_rows += sum(facts.piece_rows)
         encode_s += time.perf_counter() - start_s
         start_s = time.perf_counter()
         ends = encoder.begin_id, encoder.end_id
         judge = Judge(tokenizer, *ends, stratum.special == "allow", True, {}, encoder.chat)
         tokens = _counted(read_tokens(folder / TOKENS_FILE), counts)
-        for span in aligned((one.batch for one in some), [stratum.name], tokens):
+        documents = (one.batch for one in some)
+        expected = documents if encoder.chat is None else samples_in(documents, [stratum.name], encoder.chat)
+        for span in aligned(expected, [stratum.name], tokens):
             check_span(span, judge)
         validate_s += time.perf_counter() - start_s
         stratum.files.append(Observed(_text_bytes(some), (folder / TOKENS_FILE).stat().st_size))
@@ -244,6 +250,15 @@ def _encode(
         s / max(sample.text_bytes, 1) for s in (encode_s, validate_s)
     )
     return units
+
+
+def _added(files: UnitFiles, one: _Drawn) -> Iterator[int]:
+    """Adds a batch, as a build does it, and gives the numbers of its tokens."""
+    with _naming(one):
+        samples = iter([one.batch]) if files.encoder.chat is None else files.encoder.chat.samples(one.batch)
+    for some in samples:
+        with _naming(one._replace(batch=some)):
+            yield files.add(some)
 
 
 def _files(chosen: Sequence[_Drawn]) -> Iterator[tuple[Stratum, list[_Drawn]]]:

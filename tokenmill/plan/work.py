@@ -269,7 +269,7 @@ def _sums(encoded: Sequence[Done[EncodeFacts]]) -> Finished:
     """The sums over encoded units."""
     facts = [one.facts for one in encoded]
     return Finished(
-        sum(sum(one.piece_documents) for one in facts),
+        sum(sum(one.piece_rows) for one in facts),
         sum(one.n_tokens for one in facts),
         sum(one.text_bytes for one in facts),
         sum(one.files[TOKENS_FILE].n_bytes for one in encoded),

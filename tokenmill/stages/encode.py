@@ -54,7 +54,7 @@ def encode(project: Project) -> Stage:
     _remember_digests(project, manifest)
     _tell_left_out(project, manifest, corpus, drops)
     if manifest.chat is not None and manifest.chat.answers is not None:
-        tell_of_answers(manifest.chat.answers)
+        tell_of_answers(manifest.chat.answers, manifest.chat.turns)
     return StageSummary(
         "encode",
         "run",

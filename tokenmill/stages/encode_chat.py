@@ -10,7 +10,7 @@ from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.named import TURN_TOKENS
 from tokenmill.chat.rendering import ChatSettings
 from tokenmill.chat.shipped import templates_of
-from tokenmill.config.encode_params import Chat, Pack, StopToken
+from tokenmill.config.encode_params import Chat, Pack, StopToken, Turns
 from tokenmill.console import say
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.entries import ChatEntry
@@ -40,6 +40,7 @@ def chat_entry(root: Path, params: Chat, tokenizer: Path | None = None) -> ChatE
         variables={**names, **params.variables},
         train_key=params.train_key,
         train_next=params.stop_token == "next",
+        turns=params.turns,
         n_trained=0,
     )
 
@@ -111,7 +112,7 @@ def check_stopped(chat: ChatEncoder | None, asked: StopToken | None, answers: An
     )
 
 
-def tell_of_answers(answers: AnswerCounts) -> None:
+def tell_of_answers(answers: AnswerCounts, turns: Turns) -> None:
     """Warns of trained answers without a stop token or without their reasoning."""
     if n := answers.n_without_stop:
         say(
@@ -121,7 +122,7 @@ def tell_of_answers(answers: AnswerCounts) -> None:
     if n := answers.n_without_reasoning:
         say(
             f"encode: WARNING: the chat template leaves out the reasoning of {n:,} trained messages. Many templates do so in "
-            "front of a user's next message."
+            "front of a user's next message." + (" encode.chat.turns: each trains it." if turns == "together" else "")
         )
 
 

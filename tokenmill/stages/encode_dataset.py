@@ -82,8 +82,8 @@ def write_dataset(project: Project, corpus: EncodedCorpus, folders: Folders) -> 
     """Writes the dataset of the encoded units, its file sets, tables and quarantine. Returns the manifest. Raises CorpusError,
     ParamsError, UnitsError."""
     params, units, shards = project.params.encode, project.units, corpus.entries()
-    n_documents = sum(shard.n_documents for shard in shards)
-    n_bad = check_limit(units, [one.facts.left for one in corpus.done], n_documents, project.params.source)
+    n_good = sum(sum(one.facts.piece_documents) for one in corpus.done)
+    n_bad = check_limit(units, [one.facts.left for one in corpus.done], n_good, project.params.source)
     entry = _checked_entry(params.chat, corpus, sum(shard.n_tokens for shard in shards))
     unit_folders = [one.folder for one in corpus.done]
     with (
@@ -105,7 +105,7 @@ def write_dataset(project: Project, corpus: EncodedCorpus, folders: Folders) -> 
         manifest = Manifest(
             **origin_of(project, corpus.encoder),
             chat=entry,
-            n_documents=n_documents,
+            n_documents=sum(shard.n_documents for shard in shards),
             n_tokens=sum(shard.n_tokens for shard in shards),
             text_bytes=sum(shard.text_bytes for shard in shards),
             n_bad=n_bad,

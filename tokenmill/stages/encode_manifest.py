@@ -83,7 +83,11 @@ def _digest(source: Source, sources: Mapping[str | None, DocumentSource], params
     """The digest of the parameters that decide bytes of the dataset. The manifest itself lists the
     shards, and dropped.parquet what was left out."""
     unset = {key for key in ("messages_column", "tools_column", "template") if getattr(source, key) is None}
-    no_chat = {"chat"} if params.chat is None else set()
+    no_chat: dict[str, Any] = {}
+    if params.chat is None:
+        no_chat = {"chat": True}
+    elif params.chat.turns == "together":
+        no_chat = {"chat": {"turns"}}  # earlier digests stay valid
     deciding = source.model_dump_json(exclude={"glob", "drop"} | unset) + params.model_dump_json(exclude=no_chat)
     named = [_deciding(one) for name, one in sources.items() if name is not None]
     return hashlib.sha256((deciding + (json.dumps(named) if named else "")).encode()).hexdigest()

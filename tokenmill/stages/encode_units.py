@@ -1,7 +1,7 @@
 """encode, first half: the documents of a unit → their tokens, with a document index and token counts."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,9 +71,10 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
                 for output in outputs:
                     output.open(stack, self._group_keys())
                 for batch in documents:
-                    n_tokens = self._add(outputs, batch)
+                    for samples in self._samples(batch):
+                        n_tokens = self._add(outputs, samples)
+                        advance(0, n_tokens)
                     piece_documents += batch.n_by_piece(len(piece_documents))
-                    advance(0, n_tokens)
             facts = []
             for output in outputs:
                 if output.answers is not None and is_sure(self.stop_token, output.answers):
@@ -88,12 +89,25 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
         assert self.unit is not None
         return None if self.group_column is None else GroupKeys(self.unit, self.group_column, self.limits)
 
+    def _samples(self, batch: Batch) -> Iterator[Batch]:
+        """What is encoded of a batch: see ChatEncoder.samples."""
+        if self.encoder.chat is None:
+            return iter([batch])
+        with self._naming(batch):
+            return self.encoder.chat.samples(batch)
+
     def _add(self, outputs: Sequence["UnitFiles"], batch: Batch) -> int:
-        """Encodes a batch for every encoder, and gives the number of tokens of the first. An error names the document."""
+        """Encodes a batch for every encoder, and gives the number of tokens of the first."""
+        with self._naming(batch):
+            n_tokens = [output.add(batch) for output in outputs]
+        return n_tokens[0]
+
+    @contextmanager
+    def _naming(self, batch: Batch) -> Iterator[None]:
+        """Makes errors of the block name the document of the batch."""
         assert self.unit is not None
         try:
-            n_tokens = [output.add(batch) for output in outputs]
-            return n_tokens[0]
+            yield
         except (SpecialTokenError, ChatError) as error:
             name, row = self.unit.pieces[batch.piece(error.index)].shard.name, batch.rows()[error.index].as_py()
             if isinstance(error, SpecialTokenError):
@@ -109,6 +123,7 @@ class UnitFiles:
         self._unit, self._folder = unit, folder
         has_names, has_mask = unit.source.id_column is not None, encoder.chat is not None
         self.n_tokens: int = 0
+        self._piece_rows = np.zeros(len(unit.pieces), np.int64)
         self.text_bytes: int = 0
         self.n_trained = 0 if has_mask else None
         self.answers = AnswerCounts() if has_mask else None
@@ -127,10 +142,11 @@ class UnitFiles:
         )
 
     def add(self, batch: Batch) -> int:
-        """Encodes a batch of documents, and gives the number of tokens. Raises SpecialTokenError, ChatError."""
+        """Encodes a batch of documents or samples, and gives the number of tokens. Raises SpecialTokenError, ChatError."""
         batch, input_ids, loss_mask = self._encoded(batch)
         self._counts.add(input_ids.values)
         n_tokens = len(input_ids.values)
+        self._piece_rows += batch.n_by_piece(len(self._piece_rows))
         self.n_tokens += n_tokens
         self.text_bytes += batch.text_bytes
         if self.n_trained is not None and loss_mask is not None:
@@ -157,7 +173,8 @@ class UnitFiles:
 
     def finish(self, documents: GoodDocuments, piece_documents: list[int]) -> EncodeFacts:
         """Writes the token counts, the quarantine and the dropped documents, which are complete after the last batch, and gives the
-        facts of the unit."""
+        facts of the unit. `piece_documents`: the numbers of its documents per piece."""
+        has_samples = self.encoder.entry is not None and self.encoder.entry.turns == "each"
         self._counts.write(self._folder / UNIT_COUNTS_FILE)
         write_left(documents.left, self._folder)
         write_unit_dropped(documents.dropped, self._folder)
@@ -172,6 +189,7 @@ class UnitFiles:
             tokens_sha256=self._digest.hex(),
             n_trained=self.n_trained,
             answers=self.answers,
+            piece_samples=self._piece_rows.tolist() if has_samples else None,
         )
 
 

@@ -219,11 +219,13 @@ def _check_chat(shard: Shard, batch: Batch, wanted: Requirements) -> None:
     """Raises CorpusError if the chat template refuses one of the first conversations."""
     if wanted.chat is None or batch.messages is None:
         return
+    first = batch.slice(0, _N_ENCODED)
     _core.deadline(wanted.seconds_max)
     try:
-        wanted.chat.encode_batch(batch.messages.slice(0, _N_ENCODED))
+        first = next(wanted.chat.samples(first)).slice(0, _N_ENCODED)
+        wanted.chat.encode_batch(first.messages)
     except ChatError as error:
-        row = batch.rows()[error.index].as_py()
+        row = first.rows()[error.index].as_py()
         raise CorpusError(*error.inside(f"{shard.name}, row {row}"), code=error.code) from None
     except UnitTimeoutError as error:
         raise CorpusError(

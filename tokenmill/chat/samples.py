@@ -1,0 +1,100 @@
+"""Cuts conversations into samples: each begins with the conversation and ends with one trained message."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import pyarrow as pa
+
+from tokenmill.chat.conversation import chosen, read_conversation
+from tokenmill.config.encode_params import MaskRule
+from tokenmill.corpus.limits import BATCH_BYTES
+from tokenmill.corpus.reader import Batch
+from tokenmill.corpus.text_digests import text_digests
+from tokenmill.errors import ChatError
+
+_CHARACTERS_MAX = 1_000_000_000
+"""The limit of the characters of all samples of a conversation."""
+
+
+class _Conversation(msgspec.Struct):
+    """A conversation whose messages keep their JSON."""
+
+    messages: list[msgspec.Raw]
+    tools: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_decoder = msgspec.json.Decoder(_Conversation)
+_encode = msgspec.json.Encoder().encode
+
+
+def samples_of(batch: Batch, mask: MaskRule, train_key: str | None) -> Iterator[Batch]:
+    """The samples of a batch of conversations, in batches of about 4 MB: one for each trained message, with the messages up to it.
+    A conversation in which nothing is trained is one sample, whole. Samples have the id, row and digest of their conversation.
+
+    Raises ChatError, with the conversation's number in `batch`, before the first batch."""
+    assert batch.messages is not None
+    texts = batch.messages.to_pylist()
+    cuts = [_trained(text, mask, train_key, i) for i, text in enumerate(texts)]
+    return _in_batches(batch, texts, cuts)
+
+
+def _trained(text: str, mask: MaskRule, train_key: str | None, index: int) -> list[int]:
+    """The numbers, from 0, of a conversation's trained messages."""
+    messages = read_conversation(text, index).messages
+    _, trained = chosen(messages, mask, train_key, index)
+    if len(trained) * len(text) > _CHARACTERS_MAX:
+        raise ChatError(
+            index,
+            f"turns: each makes a sample for each of its {len(trained):,} trained messages, of up to {len(text):,} characters; "
+            f"allowed are {_CHARACTERS_MAX:,} for a conversation. Cut it, or set encode.chat.turns: together.",
+        )
+    return trained
+
+
+def _in_batches(batch: Batch, texts: Sequence[str], cuts: Sequence[Sequence[int]]) -> Iterator[Batch]:
+    """The samples in batches. Conversations of one sample each stay one batch, as they are without cutting."""
+    most = max(BATCH_BYTES, sum(map(len, texts)))
+    digests = text_digests(batch.messages)
+    held: list[str] = []
+    of: list[int] = []  # the conversation of each sample
+    n_held = 0
+    for i, (text, trained) in enumerate(zip(texts, cuts, strict=True)):
+        for sample in _samples(text, trained):
+            if held and n_held + len(sample) > most:
+                yield _batch(batch, held, of, digests)
+                held, of, n_held = [], [], 0
+            held.append(sample)
+            of.append(i)
+            n_held += len(sample)
+    if held:
+        yield _batch(batch, held, of, digests)
+
+
+def _samples(text: str, trained: Sequence[int]) -> Iterator[str]:
+    """The canonical JSON of each sample of a conversation.
+
+    >>> list(_samples('{"messages":[{"n":0},{"n":1},{"n":2}],"tools":[]}', [1]))
+    ['{"messages":[{"n":0},{"n":1}],"tools":[]}']
+    """
+    if not trained:
+        yield text
+        return
+    whole = _decoder.decode(text)
+    for i in trained:
+        yield _encode(_Conversation(whole.messages[: i + 1], whole.tools)).decode()
+
+
+def _batch(batch: Batch, samples: list[str], of: list[int], digests: pa.FixedSizeBinaryArray) -> Batch:
+    """A batch of samples. `of`: the number of the conversation of each. `digests`: those of the conversations."""
+    at = pa.array(of, pa.int64())
+    messages = pa.array(samples, pa.large_string())
+    positions = batch.rows().take(at)
+    return Batch(
+        positions[0].as_py(),
+        messages,  # a sample's text is known when it is rendered
+        None if batch.ids is None else batch.ids.take(at),
+        positions=positions,
+        messages=messages,
+        pieces=None if batch.pieces is None else batch.pieces.take(at),
+        digests=digests.take(at),
+    )
