@@ -13,7 +13,26 @@ import yaml
 
 REPOSITORY = Path(__file__).parent.parent
 RECIPES = sorted((REPOSITORY / "docs/recipes").glob("*.md"))
-WORDS = "the cat dog sat on a mat log naïve café house river of and saw 東京 green small".split()
+WORDS = [
+    "the",
+    "cat",
+    "dog",
+    "sat",
+    "on",
+    "a",
+    "mat",
+    "log",
+    "naïve",
+    "café",
+    "house",
+    "river",
+    "of",
+    "and",
+    "saw",
+    "東京",
+    "green",
+    "small",
+]
 
 
 def block_of(page: Path, language: str) -> str:

@@ -3,7 +3,7 @@
     PLACE/DIGEST/tokens/manifest.json    written last; a folder without it is no dataset
                  tokens/…                the files that manifest.json names
                  tables/…  tokenizer/…  quarantine/…    what `tokenmill verify` reads beside them
-                 upload.json             the md5 that dvc.lock has for data/tokens, and what tokenizer/ and quarantine/ must hold
+                 upload.json             the md5 that dvc.lock has for data/tokens; the digests of the card, tokenizer/ and quarantine/
 
 DIGEST is the first 16 digits of the manifest's own digest.
 """
@@ -20,7 +20,7 @@ from tokenmill.errors import CorpusError, PassingError, ValidationError
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.storage import anywhere
 from tokenmill.storage.json_files import parse_json
-from tokenmill_reader.manifest import MANIFEST_FILE
+from tokenmill_reader.manifest import CARD_FILE, MANIFEST_FILE
 from tokenmill_reader.regular_files import sha256_file
 
 TOKENS = Path(TOKENS_DIRECTORY).name
@@ -110,9 +110,10 @@ def recorded_beside(folder: str) -> list[DatasetFile]:
 
 
 def files_beside(data: Path) -> list[DatasetFile]:
-    """The present files of the tokenizer and the quarantine in a project's `data`."""
+    """The present files of the tokenizer and the quarantine, and the dataset's card, in a project's `data`."""
     paths = [path for path in (data / TOKENIZER).rglob("*") if path.is_file()]
-    paths += [path for path in [data / QUARANTINE / QUARANTINE_FILE] if path.is_file()]
+    one_each = (data / QUARANTINE / QUARANTINE_FILE, data / TOKENS / CARD_FILE)
+    paths += [path for path in one_each if path.is_file()]
     return [
         DatasetFile(path.relative_to(data).as_posix(), path.stat().st_size, sha256_file(path)) for path in sorted(paths)
     ]
