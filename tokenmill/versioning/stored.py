@@ -3,7 +3,7 @@
     PLACE/DIGEST/tokens/manifest.json    written last; a folder without it is no dataset
                  tokens/…                the files that manifest.json names
                  tables/…  tokenizer/…  quarantine/…    what `tokenmill verify` reads beside them
-                 upload.json             the md5 that dvc.lock has for data/tokens; the digests of the card, tokenizer/ and quarantine/
+                 upload.json             dvc.lock's md5 of data/tokens, and the digests of the card, tokenizer/ and quarantine/
 
 DIGEST is the first 16 digits of the manifest's own digest.
 """
