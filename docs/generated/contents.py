@@ -32,8 +32,12 @@ def tables() -> str:
 
 
 def links() -> str:
-    """A table with a line for each group: links to its pages, from the repository's root."""
-    return table(["about", "pages"], ([name, _links(pages, "docs/")] for name, pages in groups()))
+    """A table with a line for each group: links to its pages, from the repository's root. The recipes have one link."""
+    recipes = "[A page for each trainer](docs/index.md#recipes)"  # a link for each would be too long for the README
+    return table(
+        ["about", "pages"],
+        ([name, recipes if name == "Recipes" else _links(pages, "docs/")] for name, pages in groups()),
+    )
 
 
 def groups() -> Iterator[Group]:
