@@ -55,6 +55,7 @@ class Ending:
         Python runs handlers of signals in the main thread alone, between two of its instructions. Another thread therefore reads
         from a pipe which signals arrived.
         """
+        hook, sys.unraisablehook = sys.unraisablehook, self._send_again
         self._take(signal.SIGTERM)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
             self._take(signal.SIGHUP)
@@ -69,6 +70,8 @@ class Ending:
         try:
             yield
         finally:
+            if not self.received:  # else objects may still be finalized
+                sys.unraisablehook = hook
             signal.set_wakeup_fd(written)
             is_over.set()
             os.close(write)
@@ -106,7 +109,7 @@ class Ending:
                     nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
                     os.dup2(nowhere, stream)
                     os.close(nowhere)
-        self._record(signal.SIGTERM)
+        self._record(signal.SIGHUP)
         raise Terminated
 
     def _interrupt(self, number: int, _frame: FrameType | None) -> None:
@@ -115,14 +118,19 @@ class Ending:
 
     def _record(self, number: int) -> None:
         self.received.append(number)
-        sys.unraisablehook = self._send_again
 
     def _send_again(self, ignored: "sys.UnraisableHookArgs") -> None:
-        """Sends a signal again if Python ignored its exception. Python ignores exceptions in the finalizer of an object."""
-        if ignored.exc_type in (KeyboardInterrupt, Terminated):
-            again = Timer(_AGAIN_S, os.kill, (os.getpid(), self.received[-1]))
+        """Sends a signal again if Python ignored its exception, also that of Prefect's handler. Python ignores exceptions in the
+        finalizer of an object."""
+        if ignored.exc_type.__name__ in (KeyboardInterrupt.__name__, Terminated.__name__, "TerminationSignal"):
+            number = self.received[-1] if self.received else signal.SIGTERM
+            if number == signal.SIGHUP:
+                self._take(signal.SIGHUP)  # it is ignored after the first one
+            again = Timer(_AGAIN_S, os.kill, (os.getpid(), number))
             again.daemon = True
             again.start()
+        elif not self.received:
+            sys.__unraisablehook__(ignored)
 
 
 def exception_of(number: int) -> BaseException:
