@@ -70,7 +70,7 @@ class Ending:
         try:
             yield
         finally:
-            if not self.received:  # else objects may still be finalized
+            if not self.received and sys.unraisablehook == self._send_again:  # else objects may still be finalized
                 sys.unraisablehook = hook
             signal.set_wakeup_fd(written)
             is_over.set()
