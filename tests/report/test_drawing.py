@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tokenmill.report import plots
+from tokenmill.report import drawing, plots
 from tokenmill.report.drawing import drawn
 
 ROWS = [{"group": "lang: en", "tokenizer": "own", "bytes_per_token": 4.0}]
@@ -31,6 +31,17 @@ def test_a_chart_that_ends_the_process_is_a_sentence_and_the_others_are_drawn() 
     fatal = {"mark": "point", "data": {"values": [{"a": "\x01"}]}, "encoding": {"y": {"field": "a", "type": "nominal"}}}
     first, second = drawn([fatal, plots.ranks([{"rank": 1, "count": 5}])], {})
     assert first.startswith("<p>This plot could not be drawn") and second.endswith("</svg>")
+
+
+def test_a_process_that_began_early_draws_the_same_and_is_replaced_if_it_died() -> None:
+    chart = plots.ranks([{"rank": 1, "count": 5}])
+    expected = drawn([chart], {})
+    drawing.begin()
+    [early] = drawing._begun
+    assert drawn([chart], {}) == expected and early.poll() is not None
+    drawing.begin()
+    drawing._begun[0].kill()
+    assert drawn([chart], {}) == expected
 
 
 @pytest.mark.parametrize("n_bytes", [4_000_000_000, 50_000_000_000])

@@ -33,6 +33,7 @@ from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.unit_content import content
 from tokenmill.pipeline.unit_drops import drop_lists
+from tokenmill.report import drawing
 from tokenmill.report.collect import Reported
 from tokenmill.report.write import write_report
 from tokenmill.rounds import Round, Stage, do
@@ -89,6 +90,8 @@ def validate(project: Project) -> Stage:
         "ids_in_range": manifest.n_tokens,
         "golden_vectors_equal_in": ", ".join(golden_engines),
     }
+    if project.params.run.report_page:
+        drawing.begin()
     reported = Reported(root, manifest, tokenizer, units, project.memory.limits, facts)
     write_report(reported, params, partial(published_report, root))
     return StageSummary(
