@@ -1,9 +1,10 @@
 """Golden vectors: texts with the ids that a tokenizer gave when it was made, and the check that it still gives them."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -64,16 +65,16 @@ def _checked(directory: Path, cache_mb_max: int, _seen: object) -> Tokenizer:
     return tokenizer
 
 
-def check_golden(directory: Path, tokenizer: Tokenizer, others: bool = True) -> list[str]:
-    """The engines that gave every text the ids in golden.json: tokenmill's own; with `others` also tokenizers, and tiktoken if it
-    can.
+def check_golden(directory: Path, tokenizer: Tokenizer, others: bool = True) -> dict[str, Encode]:
+    """The engines that gave every text the ids in golden.json, by name: tokenmill's own; with `others` also tokenizers, and
+    tiktoken if it can.
 
     Raises TokenizerError for the first text whose ids differ, and for a golden.json of another tokenizer. A directory without
-    golden.json (a tokenizer made elsewhere) gives an empty list.
+    golden.json (a tokenizer made elsewhere) gives none.
     """
     path = directory / GOLDEN_FILE
     if not path.is_file():
-        return []
+        return {}
     golden = _read(path)
     if golden.tokenizer_digest != tokenizer.digest:
         raise TokenizerError(
@@ -86,18 +87,19 @@ def check_golden(directory: Path, tokenizer: Tokenizer, others: bool = True) -> 
         "tokenizers": lambda: tokenizers_engine(directory),
         "tiktoken": lambda: tiktoken_engine(directory, tokenizer),
     }
-    checked = [
-        name for name in engines if golden.engines.get(name, "") is None and (others or name == tokenizer.engine)
-    ]
-    for name in checked:
-        engine = engines[name]()
+    checked: dict[str, Encode] = {}
+    for name, make in engines.items():
+        if golden.engines.get(name, "") is not None or not (others or name == tokenizer.engine):
+            continue
+        engine = make()
         different = engine if isinstance(engine, str) else first_difference(engine, golden.vectors)
-        if different:
+        if isinstance(engine, str) or different:
             raise TokenizerError(
                 path,
                 f"{_release(name)} no longer gives the ids that this tokenizer was made with: {different}",
                 "Install the release that was used before, or train and publish a new version.",
             )
+        checked[name] = engine
     return checked
 
 
@@ -115,17 +117,20 @@ def first_difference(engine: Encode, vectors: Iterable[Vector]) -> str | None:
     return None
 
 
-def sample_engines(path: Path, tokenizer: Tokenizer, special_in_text: bool) -> dict[str, Encode]:
+def sample_engines(
+    path: Path, tokenizer: Tokenizer, special_in_text: bool, made: Mapping[str, Encode] = MappingProxyType({})
+) -> dict[str, Encode]:
     """The other engines that give the ids of a tokenizer, by name: tokenizers always, and tiktoken if golden.json says so.
 
     `path`: the tokenizer's folder, or its file, which has no golden.json. `special_in_text`: whether the texts of special tokens
-    become their ids.
+    become their ids. `made`: what `check_golden` gave for the folder: these engines are not made again.
     """
-    engines = _Engines({"tokenizers": tokenizers_engine(path, special_in_text)})
+    made = {} if special_in_text else made
+    engines = _Engines({"tokenizers": made.get("tokenizers") or tokenizers_engine(path, special_in_text)})
     engines.made_of = path, tokenizer, special_in_text
     golden = path / GOLDEN_FILE
     if not special_in_text and golden.is_file() and _read(golden).engines.get("tiktoken", "") is None:
-        engine = tiktoken_engine(path, tokenizer)
+        engine = made.get("tiktoken") or tiktoken_engine(path, tokenizer)
         if not isinstance(engine, str):
             engines["tiktoken"] = engine
     return engines

@@ -1,8 +1,9 @@
 """Checks one file of a token dataset against its documents, and derives its part of the tables again."""
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.artifacts.golden import sample_engines
+from tokenmill.artifacts.golden import Encode, sample_engines
 from tokenmill.chat.answers import AnswerCounts, added
 from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.rendering import ChatSettings
@@ -226,8 +227,8 @@ def facts_and_findings(file: DocumentsFile, advance: Advance, folder: Path) -> t
         return None, [of_error(file.entry.name, error)]
 
 
-def judges_of(subject: Subject) -> dict[str, Judge]:
-    """What the rows of each file of the dataset are checked against, by its name."""
+def judges_of(subject: Subject, made: Mapping[str, Encode] = MappingProxyType({})) -> dict[str, Judge]:
+    """What the rows of each file of the dataset are checked against, by its name. `made`: see `sample_engines`."""
     manifest, tokenizer, has_source = subject.manifest, subject.tokenizer, subject.inputs is not None
     chat = None
     if manifest.chat is not None:
@@ -241,7 +242,7 @@ def judges_of(subject: Subject) -> dict[str, Judge]:
             end_id=manifest.end_of_document_id,
             special_in_text=policy == "allow",
             has_source=has_source,
-            engines=sample_engines(subject.tokenizer_folder, tokenizer, policy == "allow" or chat is not None)
+            engines=sample_engines(subject.tokenizer_folder, tokenizer, policy == "allow" or chat is not None, made)
             if may_sample
             else {},
             chat=chat,

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tokenmill.artifacts.golden import check_golden, checked_tokenizer
+from tokenmill.artifacts.golden import Encode, check_golden, checked_tokenizer
 from tokenmill.checks.dataset_checks import Checked, wrong_identity, wrong_manifest, wrong_rest, wrong_stored
 from tokenmill.checks.dropped_checks import dropped_documents
 from tokenmill.checks.file_checks import DocumentRules, DocumentsFile, FileFacts, FileTask, check_sums, judges_of
@@ -66,7 +66,7 @@ def validate(project: Project) -> Stage:
     for stored_file in stored:
         raise_first(wrong_stored(subject, stored_file), TOKENS_DIRECTORY)
     drops = yield from drop_lists(project)
-    tasks = _tasks(subject, project, drops)
+    tasks = _tasks(subject, project, drops, golden_engines)
     done = yield from do(Round("validate", tasks, FileFacts))
     right = []
     for task, one in zip(tasks, done, strict=True):
@@ -136,12 +136,15 @@ def _wrong_documents(manifest: Manifest, project: Project) -> Iterator[Finding]:
             yield in_manifest(f"{unit.output}: expected the documents from {expected}; found {named}.")
 
 
-def _tasks(subject: Subject, project: Project, drops: Mapping[str, DropList]) -> list[FileTask]:
-    """The checks of the units' files. `drops`: the documents to leave out of each unit, by its name."""
+def _tasks(
+    subject: Subject, project: Project, drops: Mapping[str, DropList], engines: Mapping[str, Encode]
+) -> list[FileTask]:
+    """The checks of the units' files. `drops`: the documents to leave out of each unit, by its name. `engines`: what `check_golden`
+    gave."""
     import tiktoken
     import tokenizers
 
-    manifest, judges = subject.manifest, judges_of(subject)
+    manifest, judges = subject.manifest, judges_of(subject, engines)
     entries = dict(manifest.outputs())
     decides = {
         "code": code_digest("validate"),
