@@ -72,6 +72,25 @@ def test_ids_and_masks_are_those_of_transformers(name: str, template: str) -> No
         assert found.texts[i].as_py() == shown
 
 
+@pytest.mark.parametrize("template", NAMED)
+def test_a_prompt_has_the_ids_that_transformers_gives_a_model_to_answer(template: str) -> None:
+    found = encoded(encoder("plain", template, mask="none"), TWO_TURNS[:3], TWO_TURNS[:1])
+    for i, n in enumerate((3, 1)):
+        text = template_text(template)
+        wanted = peer("plain").apply_chat_template(
+            TWO_TURNS[:n], chat_template=text, add_generation_prompt=True, return_dict=True, **VARIABLES
+        )
+        assert found.input_ids[i].as_py() == wanted["input_ids"], found.texts[i]
+        assert found.loss_mask[i].as_py() == [0] * len(wanted["input_ids"])
+    assert found.counts == AnswerCounts()
+
+
+def test_a_prompt_does_not_end_with_an_answer() -> None:
+    with pytest.raises(ChatError, match=r"message 3 \(assistant\): the conversation ends with an answer") as caught:
+        encoded(encoder(mask="none"), TWO_TURNS[:3], TWO_TURNS)
+    assert caught.value.index == 1
+
+
 @pytest.mark.parametrize("name", ["plain", "nfc", "prefix space"])
 def test_ids_decode_to_the_text(name: str) -> None:
     found = encoded(encoder(name), TWO_TURNS)

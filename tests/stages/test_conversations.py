@@ -51,6 +51,32 @@ def trained(tokenizer: Tokenizer, row: dict[str, Any]) -> str:
     return tokenizer.decode(ids)
 
 
+def test_prompts_end_where_an_answer_begins_and_are_filtered_by_length(talks: Project) -> None:
+    for name in TALKS:
+        write_talks(talks, name, [talk[:-1] for talk in TALKS[name]])
+    pack = {"length": 60, "mode": "none", "long": "drop"}
+    talks.set(encode__chat={"template": "chatml", "mask": "none"}, encode__pack=pack, encode__formats=["arrow"])
+    build(talks)
+    tokenizer, found = Tokenizer.load(talks.root / "data/tokenizer"), rows(talks)
+    first = found["a.jsonl-0"]["input_ids"]
+    prompt = "<|im_start|>user\nthe cat sat on the mat<|im_end|>\n<|im_start|>assistant\n"
+    assert tokenizer.decode(first) == prompt and not any(found["a.jsonl-0"]["loss_mask"])
+    kept = [row["input_ids"] for row in found.values() if len(row["input_ids"]) <= 60]
+    dataset = tokenmill.open(talks.root / "data/tokens", format="arrow")
+    assert 0 < len(kept) < 3 and [list(one) for one in dataset] == kept
+    packed = read_manifest(talks.root / "data/tokens").packed[""]
+    assert packed["n_dropped_documents"] == 3 - len(kept) and packed["n_cut_answers"] == 0
+    done = cli(talks, "verify")
+    assert done.returncode == 0, done.stdout
+    talks.set(encode__pack=pack | {"long": "cut"})
+    done = cli(talks, "build")
+    assert done.returncode == 2
+    assert (
+        "encode.chat: found mask: none with pack: {mode: none, long: cut}; allowed: {mode: none, long: drop}"
+        in done.stderr
+    )
+
+
 def test_conversations_become_ids_with_masks_that_verify_finds_right(talks: Project) -> None:
     build(talks)
     tokenizer = Tokenizer.load(talks.root / "data/tokenizer")

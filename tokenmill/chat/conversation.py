@@ -47,8 +47,8 @@ def chosen(
     messages: Sequence[dict[str, Any]], mask: str, train_key: str | None, index: int
 ) -> tuple[list[int], list[int]]:
     """The numbers, from 0, of the assistant's messages, and of the messages that the mask needs: for `assistant` and `last` the
-    trained ones, for `all` the excluded ones. A message can exclude itself by a key; `train_key` is one more such key. Raises
-    ChatError for a key with another value."""
+    trained ones, for `all` the excluded ones, for `none` none. A message can exclude itself by a key; `train_key` is one more such
+    key. Raises ChatError for a key with another value, and with `none` for a conversation that ends with an answer."""
     keys = _TRAIN_KEYS if train_key is None else {*_TRAIN_KEYS, train_key}
     assistants, withheld = [], []
     for i, message in enumerate(messages):
@@ -75,6 +75,14 @@ def chosen(
             )
     if mask == "all":
         return assistants, withheld
+    if mask == "none":
+        if assistants[-1:] == [len(messages) - 1]:
+            raise ChatError(
+                index,
+                f"{named(messages, len(messages) - 1)}: the conversation ends with an answer; with mask: none, expected one that "
+                "ends before an answer. Leave the answer out, or set encode.chat.mask: last, which trains it.",
+            )
+        return assistants, []
     learned: Iterable[int] = assistants if mask == "assistant" else assistants[-1:]
     return assistants, [i for i in learned if i not in withheld]
 

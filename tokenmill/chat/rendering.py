@@ -52,10 +52,11 @@ class ChatSettings(msgspec.Struct, frozen=True):
     """What decides how conversations become ids and masks.
 
     `template`: the text of the chat template; None: each conversation must have tools. `mask`: what is learned: the assistant's
-    messages, all tokens, or the last of the assistant's messages. `variables`: what the template is given beside the conversation,
-    with the texts of tokens: bos_token, eos_token, pad_token and so on. `tool_use_template`: the text of the one for conversations
-    with tools; None: they have no other. `train_key`: a key of messages that says whether they are to be learned, beside those of
-    `conversation.chosen`. `train_next`: the special token behind an answer is learned, too, if the answer does not end with one.
+    messages, all tokens, the last of the assistant's messages, or nothing of a conversation that the template ends with the
+    beginning of an answer. `variables`: what the template is given beside the conversation, with the texts of tokens: bos_token,
+    eos_token, pad_token and so on. `tool_use_template`: the text of the one for conversations with tools; None: they have no other.
+    `train_key`: a key of messages that says whether they are to be learned, beside those of `conversation.chosen`. `train_next`:
+    the special token behind an answer is learned, too, if the answer does not end with one.
     `turns`: whether a conversation is one sample, or one for each message that is learned.
     """
 
@@ -82,6 +83,7 @@ class Renderer:
     def __init__(self, template: ChatTemplate, source: str, way: Way) -> None:
         settings = way.settings
         self._template, self._mask = template, settings.mask
+        self._is_prompt = settings.mask == "none"  # the template then writes the beginning of an answer
         self._train_key, self._train_next = settings.train_key, settings.train_next
         self._stops = Stops([*way.special, str(settings.variables.get("eos_token") or "")])
         self._guard = Guard(way.special, template.words, source + strings_of(settings.variables))
@@ -140,10 +142,10 @@ class Renderer:
 
     def _rendered(self, conversation: Conversation, marks: tuple[str, str], most: int, index: int) -> Regions:
         try:
-            marked = self._template.marked(conversation.messages, conversation.tools, marks, False, most)
+            marked = self._template.marked(conversation.messages, conversation.tools, marks, self._is_prompt, most)
             found = regions(marked, marks)
             if self._template.keeps_generation and found.text != self._template.marked(
-                conversation.messages, conversation.tools, ("", ""), False, most
+                conversation.messages, conversation.tools, ("", ""), self._is_prompt, most
             ):
                 raise ValueError("it keeps a generated region in a variable or a macro, and changes what is in it")
             return found
@@ -154,7 +156,7 @@ class Renderer:
         self, conversation: Conversation, rendered: Regions, assistants: list[int], needed: list[int], index: int
     ) -> list[AnswerSpan]:
         """The marked regions of the needed messages."""
-        if self._mask != "all" and needed == assistants:
+        if self._mask not in ("all", "none") and needed == assistants:
             return [AnswerSpan(-1, start, end) for start, end in rendered.generated]
         if not needed:
             return []

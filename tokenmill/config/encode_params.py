@@ -19,7 +19,7 @@ from tokenmill.format_facts import FORMATS
 from tokenmill.special_tokens import SpecialTokensInText
 
 SplitName = SourceName
-MaskRule = Literal["assistant", "all", "last"]  # which tokens of a conversation are trained
+MaskRule = Literal["assistant", "all", "last", "none"]  # which tokens of a conversation are trained
 Turns = Literal["together", "each"]  # whether the trained messages of a conversation are one sample or one each
 StopToken = Literal["trained", "next", "unchecked"]  # the special token at which a model stops
 _SPLITS_MAX = 100
@@ -116,9 +116,9 @@ class Chat(Record):
     @field_validator("turns")
     @classmethod
     def _each_has_an_end(cls, turns: Turns, info: ValidationInfo) -> Turns:
-        if turns == "each" and info.data.get("mask") == "all":
+        if turns == "each" and (mask := info.data.get("mask")) in ("all", "none"):
             raise ValueError(
-                "found 'each' with mask: all; allowed: 'together', since a sample for each message trains that message alone"
+                f"found 'each' with mask: {mask}; allowed: 'together', since a sample for each message trains that message alone"
             )
         return turns
 
@@ -204,5 +204,16 @@ class Encode(Record):
             raise ValueError(
                 f"found together with special_tokens_in_text: {info.data['special_tokens_in_text']}; allowed: only with as_text, "
                 "since messages never become special tokens"
+            )
+        return chat
+
+    @field_validator("chat")
+    @classmethod
+    def _prompts_stay_whole(cls, chat: Chat | None, info: ValidationInfo) -> Chat | None:
+        pack: Any = info.data.get("pack")
+        if chat is not None and chat.mask == "none" and pack is not None and (pack.mode, pack.long) != ("none", "drop"):
+            raise ValueError(
+                f"found mask: none with pack: {{mode: {pack.mode}, long: {pack.long}}}; allowed: {{mode: none, long: drop}} or no "
+                "packing, since a prompt that is cut or joined has no place for an answer"
             )
         return chat

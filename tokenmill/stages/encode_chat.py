@@ -62,7 +62,7 @@ def chat_encoder(tokenizer: Tokenizer, entry: ChatEntry) -> ChatEncoder:
 
 def check_trained(entry: ChatEntry, n_tokens: int) -> None:
     """Raises CorpusError if no token of the dataset is trained, or all are although the mask should leave some out."""
-    if entry.mask == "all" or not n_tokens:
+    if entry.mask in ("all", "none") or not n_tokens:
         return
     if entry.n_trained == 0:
         raise CorpusError(
