@@ -15,8 +15,10 @@ from dvc_data.hashfile.build import build
 from tests.builders.damage import cached
 from tests.conftest import Project
 from tokenmill.storage.links import has_clones
+from tokenmill.versioning.dvc_files import Known
 from tokenmill.versioning.dvc_patches import patched
 from tokenmill.versioning.dvc_repository import repository
+from tokenmill.versioning.dvc_stage import opened
 
 
 def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(project: Project) -> None:
@@ -31,6 +33,20 @@ def test_what_is_no_file_is_not_read(project: Project) -> None:
         [documents] = [dep for dep in stage.deps if dep.fs_path == str(project.root / "data/raw")]
         with pytest.raises(OSError, match="it is a FIFO"):
             documents.get_hash()
+
+
+@pytest.mark.parametrize("n_checked", [3, 2])
+def test_a_folder_is_listed_again_unless_all_of_its_files_are_checked(project: Project, n_checked: int) -> None:
+    documents = project.root / "data/raw"
+    (documents / "b.jsonl").write_bytes(b"{}\n")
+    (documents / "c.jsonl").write_bytes(b"{}\n")
+    key, known = ("_build", str(documents), str(documents), "md5"), Known()
+    with opened(project.root, "count", known) as stage:
+        with stage.recording({str(documents / name) for name in ("a.jsonl", "b.jsonl", "c.jsonl")[:n_checked]}):
+            found = known[key]
+            (project.root / "data/counts").mkdir()
+            (project.root / "data/counts/counts.parquet").touch()
+        assert (known[key] is found) == (n_checked == 3)
 
 
 def test_the_md5_that_dvc_records_are_those_of_hashlib(project: Project) -> None:

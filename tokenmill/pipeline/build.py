@@ -226,7 +226,9 @@ class Build:
             say_more(f"{name}: to do: {'; '.join(why)}")
             if name not in STAGES:
                 recording.enter_context(outputs_aside(stage, name))
-            recording.enter_context(stage.recording())
+            # `_checked` compares the shards before that ends.
+            checked = self._shard_at.keys() if name in DOCUMENT_STAGES else frozenset[str]()
+            recording.enter_context(stage.recording(checked))
         elif settled.action == "restored":
             say_more(f"{name}: restored: {'; '.join(why)}")
         return settled

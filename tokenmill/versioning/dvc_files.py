@@ -27,6 +27,15 @@ def _known_or_found(known: Known, key: tuple[str, ...], find: Callable[..., Any]
     return known[key]
 
 
+def forget(entries: Iterable[Any], known: Known) -> None:
+    """Removes from `known` what DVC found at the paths of these dependencies and outputs, in them and around them."""
+    paths = [f"{entry.fs_path}/" for entry in entries]
+    for key in list(known):
+        here = f"{key[1]}/"
+        if any(here.startswith(one) or one.startswith(here) for one in paths):
+            del known[key]
+
+
 def is_params(dependency: Any) -> bool:
     """Whether a stage's dependency is parameters, not a path."""
     from dvc.dependency.param import ParamsDependency

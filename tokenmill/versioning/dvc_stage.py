@@ -6,17 +6,17 @@ the stage's paths and records the result itself.
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tokenmill.errors import VersionsError, room
-from tokenmill.layout import COUNTS_FILE, DVC_LOCK_FILE, PARAMS_FILE
+from tokenmill.layout import COUNTS_FILE, DVC_LOCK_FILE, PARAMS_FILE, STAGES
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.versioning import leftovers
-from tokenmill.versioning.dvc_files import Known, ask_once, is_params
+from tokenmill.versioning.dvc_files import Known, ask_once, forget, is_params
 from tokenmill.versioning.dvc_repository import reading_cache, repository
 
 StageState = Literal["current", "frozen", "stale"]
@@ -195,24 +195,29 @@ class DvcStage:
     def seen(self) -> set[str]:
         """The files of the dependencies that DVC lists."""
         there = [dep for dep in self._stage.deps if not is_params(dep) and dep.exists]
-        return {"/".join((dep.fs_path, *key)) for dep in there for key, _oid in _files(dep)}
+        return {path for dep in there for path in _paths(dep)}
 
     @contextmanager
-    def recording(self) -> Iterator[None]:
+    def recording(self, checked: Set[str] = frozenset()) -> Iterator[None]:
         """Locks the stage while the block makes its outputs, and then records them with its inputs.
 
         If an input changes while the block runs, this raises VersionsError and records nothing. Until it ends, DVC in another
-        process refuses to touch the stage's inputs and outputs.
+        process refuses to touch the stage's inputs and outputs. `checked`: the absolute paths of files that the block itself finds
+        unchanged when it ends; DVC does not list a folder of such files again.
         """
         with self._locked_in_dvc():
             with self._repo.lock:
                 _save_dependencies(self._stage)
             yield
-            self._record_if_unchanged()
+            self._record_if_unchanged(checked)
 
-    def _record_if_unchanged(self) -> None:
+    def _record_if_unchanged(self, checked: Set[str]) -> None:
         before = [(str(dep), dep.hash_info) for dep in self._stage.deps]
-        self._known.clear()
+        if self._name in STAGES:
+            unchecked = [dep for dep in self._stage.deps if is_params(dep) or not _paths(dep) <= checked]
+            forget([*unchecked, *self._stage.outs], self._known)
+        else:  # a project's own stage may change what it does not name
+            self._known.clear()
         with self._repo.lock:
             _save_dependencies(self._stage)
             now = [dep.hash_info for dep in self._stage.deps]
@@ -343,6 +348,11 @@ def _files(entry: Any) -> list[tuple[tuple[str, ...], str]]:
     if not found.hash_info.isdir:
         return [((), found.hash_info.value)]
     return [(key, info.value) for key, _meta, info in found]
+
+
+def _paths(entry: Any) -> set[str]:
+    """The absolute paths of these files."""
+    return {"/".join((entry.fs_path, *key)) for key, _oid in _files(entry)}
 
 
 def _load(repo: Any, name: str, known: Known) -> Any:
