@@ -15,6 +15,8 @@ def program() -> int:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     # Workers of a build share the cores out; the library would begin a pool of threads for all cores, and warn at each fork.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    # Each search of all objects for garbage takes longer the more documents there are: in all, a seventh of a build of 40,000.
+    gc.set_threshold(*gc.get_threshold()[:2], 100)
     prepare_streams()
     try:
         from tokenmill.cli.main import main
