@@ -12,8 +12,9 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
 
@@ -169,15 +170,20 @@ def sha256_of_shards(shards: Sequence[Shard], digests: Digests, unit_bytes_max: 
 def md5_of_file(path: str, shards: Mapping[str, Shard], digests: Digests, unit_bytes_max: int) -> str:
     """The md5 of a file's bytes, in hex. Of a shard without facts in `digests`, the same reading finds them, so that `cut` need not
     read it. `shards`: by absolute path."""
-    shard, md5 = shards.get(path), hashlib.md5(usedforsecurity=False)
-    if shard is None or digests.known(shard.path, _word(shard, unit_bytes_max), _Cut) is not None:
+    shard, md5 = shards.get(path), None
+    if shard is None:
         return md5_file(Path(path))
-    try:
-        look = partial(_look, shard, unit_bytes_max, lambda: False, md5.update)
+
+    def look() -> _Cut:
+        nonlocal md5
+        md5 = hashlib.md5(usedforsecurity=False)
+        return _look(shard, unit_bytes_max, lambda: False, md5.update)
+
+    with suppress(CorpusError):  # the stage that needs the documents will raise it again
         digests.fact(shard.path, _word(shard, unit_bytes_max), _Cut, look)
-    except CorpusError:  # the stage that needs the documents will raise it again
-        return md5_file(Path(path))
-    return md5.hexdigest()
+        if md5 is not None:
+            return md5.hexdigest()
+    return md5_file(Path(path))
 
 
 def _cuts(
@@ -284,7 +290,13 @@ def source_name(shard: Shard) -> str:
 def source_folder(name: str) -> str:
     """The source of a shard without named sources: its first folder below data/raw, or "" directly in it. For objects: the first
     folder in the bucket."""
-    return "/".join(PurePosixPath(inside(name)).parts[:-1][:1])
+    below = inside(name)
+    return _first_folder(below[: below.rfind("/") + 1])
+
+
+@lru_cache
+def _first_folder(folder: str) -> str:
+    return "/".join(PurePosixPath(folder).parts[:1])
 
 
 def _unit(pieces: Sequence[Piece]) -> Unit:
