@@ -60,7 +60,7 @@ FORMATS: Mapping[str, FormatFacts] = {
         holds_labels=True,
     ),
     "arrow": FormatFacts(
-        "datasets, pyarrow; memory-mapped",
+        "datasets, pyarrow, TRL, Axolotl; memory-mapped",
         "rows",
         *_COLUMNS,
         "by `load_dataset(folder)`",
