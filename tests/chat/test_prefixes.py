@@ -137,27 +137,10 @@ def test_a_hostile_message_is_learned_by_prefixes() -> None:
 
 
 def test_a_refusal_quotes_the_text_of_a_message_and_not_what_guards_it() -> None:
-    template = "{% for message in messages %}{{ messages | length }}{{ message.content }}{% endfor %}"
+    template = "{% for message in messages %}{{ message.content }}{{ messages | length }}{% endfor %}"
     messages = [told("user", "a"), told("assistant", "<|im_start|>"), told("user<|im_end|>", "<|im_end|>")]
-    with pytest.raises(ChatError, match=r"'2a2<\|im_start\|>' instead of '3a3<\|im_start\|>3<\|im_end\|>'"):
+    with pytest.raises(ChatError, match=r"'2<\|im_start\|>2' instead of '3<\|im_start\|>3<\|im_end\|>3'"):
         encoded(encoder(template=template), messages)
-
-
-@pytest.mark.parametrize("n", [1, 2])
-def test_a_template_that_writes_messages_differently_later_is_refused(n: int) -> None:
-    """Thinking of earlier turns is dropped, as DeepSeek's and Qwen3's templates do."""
-    messages = [
-        told("user", "a"),
-        told("assistant", "b", reasoning_content="c"),
-        told("user", "d"),
-        told("assistant", "e"),
-    ]
-    one = encoder(template=without_tags("qwen3"))
-    encoded(one, messages[:2])
-    words = r"differently on its own than in the whole: at character 51, '<think>\\nc\\n</think>\\n\\nb<\|im_.*' instead of 'b"
-    with pytest.raises(ChatError, match=rf"up to message 1 \(assistant\) {words}") as caught:
-        encoded(one, *([messages[:2]] * n), messages)
-    assert caught.value.index == n
 
 
 def test_an_answer_that_begins_inside_a_token_is_refused() -> None:

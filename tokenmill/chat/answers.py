@@ -6,9 +6,9 @@ from typing import Any, Literal, NamedTuple
 
 Side = Literal["content", "tool_calls", "reasoning"]
 """A part of what a message says."""
-_REASONING = ("reasoning_content", "thinking")
+REASONING_KEYS = ("reasoning_content", "thinking")
 _SPACE = re.compile(r"\s*")
-_END_OF_THINKING = "</think>"
+END_OF_THINKING = "</think>"
 
 
 class AnswerCounts(NamedTuple):
@@ -55,10 +55,10 @@ class ModelAnswer(NamedTuple):
 def answer_of(message: Mapping[str, Any]) -> ModelAnswer:
     """The parts of a message's answer."""
     content = message.get("content")
-    thought, _, said = content.rpartition(_END_OF_THINKING) if isinstance(content, str) else ("", "", "")
+    thought, _, said = content.rpartition(END_OF_THINKING) if isinstance(content, str) else ("", "", "")
     calls = [one.get("function", one) for one in message.get("tool_calls") or ()]
     names = [one.get("name") if isinstance(one, dict) else None for one in calls]
-    reasoning = next((message[key] for key in _REASONING if key in message), thought.replace("<think>", ""))
+    reasoning = next((message[key] for key in REASONING_KEYS if key in message), thought.replace("<think>", ""))
     return ModelAnswer(said, [name if isinstance(name, str) else "" for name in names], reasoning)
 
 
@@ -70,10 +70,10 @@ def without(message: Mapping[str, Any], side: Side) -> dict[str, Any]:
     """
     if side == "tool_calls":
         return {key: value for key, value in message.items() if key != side}
-    thought, end, said = str(message.get("content") or "").rpartition(_END_OF_THINKING)
+    thought, end, said = str(message.get("content") or "").rpartition(END_OF_THINKING)
     if side == "content":
         return {**message, "content": thought + end}
-    kept = {key: value for key, value in message.items() if key not in _REASONING}
+    kept = {key: value for key, value in message.items() if key not in REASONING_KEYS}
     return {**kept, "content": said} if "content" in message else kept
 
 
@@ -99,6 +99,15 @@ class Stops:
         start = space.end() if space else at
         found = (text[start : start + n] for n in self._lengths)
         return next((start + len(one) for one in found if one in self._texts), at)
+
+    def same_lines(self, prompt: str, text: str) -> int:
+        """How many characters of a prompt the text begins with: whole lines, or up to a special token.
+
+        >>> Stops([]).same_lines("assistant\\n<think>\\n", "assistant\\n<tool_call>")
+        10
+        """
+        ends = (k for k in range(len(prompt), 0, -1) if prompt[k - 1] == "\n" or self.end(prompt[:k]))
+        return next((k for k in ends if text.startswith(prompt[:k])), 0)
 
 
 def _has_a_word(content: str, text: str) -> bool:

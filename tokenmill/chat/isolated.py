@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from tokenmill import _core
 from tokenmill.chat.conversation import read_conversation
-from tokenmill.chat.rendering import MEMORY_BYTES_MAX, Renderer, Rendering, Way
-from tokenmill.chat.template import ChatTemplate
+from tokenmill.chat.rendering import Renderer, Rendering, Way
+from tokenmill.chat.template import MEMORY_BYTES_MAX, ChatTemplate
 from tokenmill.errors import ChatError
 from tokenmill.process_memory import limit_memory
 

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tokenmill.chat.rendering import AnswerSpan, Rendering
+from tokenmill.chat.locator import AnswerSpan
+from tokenmill.chat.rendering import Rendering
 from tokenmill.chat.segments import EncodedTexts, SegmentEncoder
 from tokenmill.chat.token_ranges import Flags, between
 from tokenmill.errors import ChatError

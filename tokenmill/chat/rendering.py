@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jinja2
 import msgspec
 import pyarrow as pa
 
 from tokenmill.chat.answers import AnswerCounts, Side, Stops, answer_of, without
 from tokenmill.chat.conversation import Conversation, chosen, named
+from tokenmill.chat.locator import AnswerLocator, AnswerSpan
 from tokenmill.chat.stand_ins import Guard, Guarded, strings_of
 from tokenmill.chat.template import RENDER_ERRORS, ChatTemplate, Regions, regions
 from tokenmill.config.encode_params import MaskRule, Turns
@@ -17,23 +17,11 @@ from tokenmill.errors import ChatError
 _RENDERED_OF_NOTHING, _RENDERED_OF_A_CHARACTER = 1_000_000, 16
 """The most characters that a template may write: a fixed number, and a number per character of the conversation's JSON."""
 
-MEMORY_BYTES_MAX = 1_000_000_000
-"""The memory limit of a rendering process."""
-
 _WORDS_OF: Mapping[Side, str] = {"content": "no word of its content", "tool_calls": "nothing of its tool call"}
 
 _PREFIX_CHARACTERS_MAX = 1_000_000_000
 """The limit of a conversation's characters times its trained messages, without generation tags. 1,000 messages of 280,000
 characters take 18 s."""
-
-
-class AnswerSpan(NamedTuple):
-    """The characters `start` to `end` - 1 of a rendered text, which are an assistant's message. `message`: its number; -1 if it is
-    not needed."""
-
-    message: int
-    start: int
-    end: int
 
 
 class Rendering(NamedTuple):
@@ -86,6 +74,7 @@ class Renderer:
         self._is_prompt = settings.mask == "none"  # the template then writes the beginning of an answer
         self._train_key, self._train_next = settings.train_key, settings.train_next
         self._stops = Stops([*way.special, str(settings.variables.get("eos_token") or "")])
+        self._locator = AnswerLocator(template, self._stops)
         self._guard = Guard(way.special, template.words, source + strings_of(settings.variables))
 
     def suspects(self, conversations: pa.LargeStringArray) -> set[int]:
@@ -117,7 +106,7 @@ class Renderer:
                     f"learned: {len(needed):,} times {len(plain.text):,} characters; allowed are {_PREFIX_CHARACTERS_MAX:,}. Put "
                     "{% generation %} and {% endgeneration %} around what an assistant writes in the template.",
                 )
-            parts = [self._between_prefixes(shown, rendered.text, back, i, index) for i in needed]
+            parts = self._locator.spans(shown, rendered.text, back, needed, index)
         learned = needed if self._mask != "all" else [i for i in assistants if i not in needed]
         places = {part.message: (part.start, part.end) for part in parts if self._mask != "all"}
         if len(rendered.generated) == len(assistants):
@@ -150,7 +139,7 @@ class Renderer:
                 raise ValueError("it keeps a generated region in a variable or a macro, and changes what is in it")
             return found
         except RENDER_ERRORS as error:
-            raise ChatError(index, f"the chat template refuses it: {self._said(error)}") from None
+            raise ChatError(index, f"the chat template refuses it: {self._template.why(error)}") from None
 
     def _generated(
         self, conversation: Conversation, rendered: Regions, assistants: list[int], needed: list[int], index: int
@@ -169,24 +158,6 @@ class Renderer:
             )
         regions_of = dict(zip(assistants, rendered.generated, strict=True))
         return [AnswerSpan(i, *regions_of[i]) for i in needed]
-
-    def _between_prefixes(
-        self, conversation: Conversation, whole: str, back: dict[int, str], i: int, index: int
-    ) -> AnswerSpan:
-        """The part of message `i`: from the end of the conversation before it, with the prompt for an answer, to the end of the
-        conversation with it. `back`: maps stand-ins to characters, for error messages."""
-        end = len(whole)
-        if i + 1 < len(conversation.messages):
-            through = self._begin(conversation, i + 1, False, index, i)
-            if not whole.startswith(through):
-                raise _no_prefix(whole, through, back, f"up to {named(conversation.messages, i)}", index)
-            end = len(through)
-        before = self._begin(conversation, i, True, index, i)
-        if not whole.startswith(before):
-            before = self._begin(conversation, i, False, index, i)
-        if not whole.startswith(before):
-            raise _no_prefix(whole, before, back, f"before {named(conversation.messages, i)}", index)
-        return AnswerSpan(i, len(before), end)
 
     def _through_next(self, part: AnswerSpan, text: str) -> AnswerSpan:
         """Extends the part by the special token that follows, unless it ends with one."""
@@ -254,25 +225,6 @@ class Renderer:
             return some
         return [i for i in some if is_alike([i])] if each and len(some) > 1 else []
 
-    def _begin(self, conversation: Conversation, n_messages: int, prompt: bool, index: int, i: int) -> str:
-        """Renders the first messages on their own."""
-        try:
-            return self._template.marked(conversation.messages[:n_messages], conversation.tools, ("", ""), prompt)
-        except RENDER_ERRORS as error:
-            raise ChatError(
-                index,
-                f"{named(conversation.messages, i)}: the chat template has no {{% generation %}}, and refuses the "
-                f"{n_messages} messages up to there on their own, so what of them is learned is not known: {self._said(error)}",
-            ) from None
-
-    def _said(self, error: BaseException) -> str:
-        words = str(error).rstrip(".") or type(error).__name__
-        if isinstance(error, MemoryError):
-            words = f"it takes more than {MEMORY_BYTES_MAX / 1e9:g} GB of memory"
-        if isinstance(error, jinja2.UndefinedError) and "strftime_now" in words:
-            words += " (a template may not ask the clock; give the date in the template's variables)"
-        return f"{words:.300} ({self._template.place_of(error)})."
-
 
 def _depends(guarded: Guarded, conversation: Conversation, index: int) -> ChatError:
     place = "tools" if guarded.first is None else named(conversation.messages, guarded.first)
@@ -281,15 +233,4 @@ def _depends(guarded: Guarded, conversation: Conversation, index: int) -> ChatEr
         index,
         f"{place}: a string has the text of a special token, or begins or ends with a part of one ({found}), and the chat template "
         "writes something else because of it. Remove that text, or take a template that does not look into messages.",
-    )
-
-
-def _no_prefix(whole: str, found: str, back: dict[int, str], which: str, index: int) -> ChatError:
-    at = next((i for i, (one, other) in enumerate(zip(whole, found, strict=False)) if one != other), len(whole))
-    which, instead, there = (text.translate(back) for text in (which, found[at : at + 30], whole[at : at + 30]))
-    return ChatError(
-        index,
-        f"the chat template has no {{% generation %}}, and writes the conversation {which} differently on its own than in the "
-        f"whole: at character {at:,}, {instead!r} instead of {there!r}. Put {{% generation %}} and "
-        "{% endgeneration %} around what an assistant writes in the template, or set encode.chat.turns: each.",
     )

@@ -1,6 +1,6 @@
 """Renders conversations by a chat template, and finds the text that an assistant generates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jinja2
@@ -11,7 +11,10 @@ from tokenmill.errors import TemplateError
 from tokenmill.tokenizer.formats.named_tokens import NAMES
 
 _KEEPERS = (jinja2.nodes.AssignBlock, jinja2.nodes.CallBlock, jinja2.nodes.FilterBlock, jinja2.nodes.Macro)
+_WRITERS = (jinja2.nodes.Output, jinja2.nodes.Add, jinja2.nodes.Concat, jinja2.nodes.CondExpr)
 _RENDERED_MAX = 64_000_000
+MEMORY_BYTES_MAX = 1_000_000_000
+"""The memory limit of a rendering process."""
 RENDER_ERRORS = (
     jinja2.TemplateError,
     ArithmeticError,
@@ -75,6 +78,8 @@ class ChatTemplate:
             )
         self.words: set[str] = {node.attr for node in tree.find_all(jinja2.nodes.Getattr)}
         self.words |= {node.value for node in tree.find_all(jinja2.nodes.Const) if isinstance(node.value, str)}
+        self.looked_for: set[str] = set(_looked_for(tree, False))
+        """The strings that the template compares with or hands to a filter or method, but not those that it only writes."""
 
     def marked(
         self,
@@ -88,18 +93,9 @@ class ChatTemplate:
 
         `prompt`: the variable add_generation_prompt. Raises one of RENDER_ERRORS, for a text of more than `characters_max`, too.
         """
-        values = {
-            **self._variables,
-            "messages": messages,
-            "tools": tools,
-            "documents": None,
-            "add_generation_prompt": prompt,
-            BEGIN: marks[0],
-            END: marks[1],
-        }
         pieces: list[str] = []
         n_left = characters_max
-        for piece in self._template.generate(values):
+        for piece in self._template.generate(self._values(messages, tools, marks, prompt)):
             pieces.append(piece)
             n_left -= len(piece)
             if n_left < 0:
@@ -111,6 +107,28 @@ class ChatTemplate:
             text.encode()  # a lone surrogate is no text
         return text
 
+    def _values(
+        self, messages: Sequence[Any], tools: Sequence[Any] | None, marks: tuple[str, str], prompt: bool
+    ) -> dict[str, Any]:
+        return {
+            **self._variables,
+            "messages": messages,
+            "tools": tools,
+            "documents": None,
+            "add_generation_prompt": prompt,
+            BEGIN: marks[0],
+            END: marks[1],
+        }
+
+    def why(self, error: BaseException) -> str:
+        """Says why the template refuses a conversation: the error, and its place."""
+        words = str(error).rstrip(".") or type(error).__name__
+        if isinstance(error, MemoryError):
+            words = f"it takes more than {MEMORY_BYTES_MAX / 1e9:g} GB of memory"
+        if isinstance(error, jinja2.UndefinedError) and "strftime_now" in words:
+            words += " (a template may not ask the clock; give the date in the template's variables)"
+        return f"{words:.300} ({self.place_of(error)})."
+
     def place_of(self, error: BaseException) -> str:
         """Names the place of a template's error: the template, and the line if known."""
         line, trace = None, error.__traceback__
@@ -118,6 +136,19 @@ class ChatTemplate:
             if trace.tb_frame.f_code.co_filename == "<template>":
                 line = trace.tb_lineno
             trace = trace.tb_next
+        return self._named(line)
+
+    def place_at(self, messages: Sequence[Any], tools: Sequence[Any] | None, at: int) -> str:
+        """Names the place that writes the character `at` of the rendered text: the template, and the line if known."""
+        pieces = self._template.generate(self._values(messages, tools, ("", ""), False))
+        for piece in pieces:
+            at -= len(piece)
+            if at < 0:
+                frame = pieces.gi_yieldfrom.gi_frame  # type: ignore[attr-defined]
+                return self._named(self._template.get_corresponding_lineno(frame.f_lineno))
+        return self._named(None)
+
+    def _named(self, line: int | None) -> str:
         return self.place if line is None else f"{self.place}, line {line}"
 
 
@@ -131,6 +162,13 @@ def _asked(tree: jinja2.nodes.Template) -> set[str]:
     asked += [one for one in tree.find_all(jinja2.nodes.Filter) if one.name in ("default", "d")]
     names = [name for one in asked for name in (one, *one.find_all(jinja2.nodes.Name))]
     return {one.name for one in names if isinstance(one, jinja2.nodes.Name)}
+
+
+def _looked_for(node: jinja2.nodes.Node, is_written: bool) -> Iterator[str]:
+    if isinstance(node, jinja2.nodes.Const) and isinstance(node.value, str) and not is_written:
+        yield node.value
+    for child in node.iter_child_nodes(exclude=("arg",) if isinstance(node, jinja2.nodes.Getitem) else None):
+        yield from _looked_for(child, isinstance(node, _WRITERS))
 
 
 def _has_generation(node: jinja2.nodes.Node) -> bool:

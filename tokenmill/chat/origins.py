@@ -1,0 +1,199 @@
+"""Follows messages through a chat template: which message, and what of it, each character of the rendered text came from.
+
+A template may split, strip, replace and join what it is given, and write an earlier answer otherwise than one that was just given.
+So the conversation is rendered once more with a sign in place of each letter and digit of its messages, or of each symbol in a
+string without them: a character that stands for the message and the side of it, such as its content or its reasoning. Other
+characters stay, and so do roles, the ids of calls, and what the template looks for, such as `</think>`. But for signs, both texts
+must be equal, so a template that does something else because of them is found out.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple, get_args
+
+import msgspec
+
+from tokenmill.chat.answers import END_OF_THINKING, REASONING_KEYS
+from tokenmill.chat.conversation import Conversation
+
+_Side = Literal["content", "reasoning", "tool_calls", "name"]
+_SIDES: tuple[_Side, ...] = get_args(_Side)
+_FIRST = 0x100000
+MESSAGES_MAX = 1 << 14
+"""The signs are in the last of Unicode's planes for private use: message i and side j have _FIRST + MESSAGES_MAX j + i. Those of
+names are the last, since a template may write a name with another message."""
+_FIRST_OF_NAMES = chr(_FIRST + MESSAGES_MAX * (len(_SIDES) - 1))
+_ANY = f"{chr(_FIRST)}-{chr(_FIRST + MESSAGES_MAX * len(_SIDES) - 1)}"
+_NO_NAME = f"{chr(_FIRST)}-{chr(ord(_FIRST_OF_NAMES) - 1)}"
+_SIGN = re.compile(f"[{_ANY}]")
+_RUNS = re.compile(rf"([{_ANY}])\1*")
+_REGIONS = re.compile(rf"([{_ANY}])(?:[^{_ANY}]*\1)*")
+_LAST = re.compile(rf".*([{_NO_NAME}])", re.DOTALL)
+_LETTER = re.compile(r"[^\W_]")
+_NOT_SPACE = re.compile(r"\S")
+_ASCII_LETTERS = dict.fromkeys(filter(lambda code: chr(code).isalnum(), range(128)), "\0")
+_KEPT_KEYS = frozenset(("role", "type", "id", "tool_call_id"))
+_SIDES_OF: Mapping[str, _Side] = {**dict.fromkeys(REASONING_KEYS, "reasoning"), "tool_calls": "tool_calls"}
+
+
+class Source(NamedTuple):
+    """One side of a message. `text`: its strings, each on a line of its own. `signed`: the same with signs."""
+
+    message: int
+    side: _Side
+    text: str
+    signed: str
+
+
+class Followed(NamedTuple):
+    """A conversation with signs, and what each sign stands for."""
+
+    conversation: Conversation
+    sources: dict[str, Source]
+
+
+def has_signs(text: str) -> bool:
+    """Whether a text has characters that signs are made of."""
+    return _SIGN.search(text) is not None
+
+
+def kept_words(words: Iterable[str]) -> dict[str, bytes]:
+    """Gives those of the words that a template looks for that signs could stand in, and how each is written in JSON."""
+    return {word: msgspec.json.encode(word)[1:-1] for word in words if _LETTER.search(word)}
+
+
+def followed(conversation: Conversation, kept: Mapping[str, bytes]) -> Followed:
+    """The conversation with signs; it has at most MESSAGES_MAX messages. `kept`: from `kept_words`."""
+    strings: dict[str, list[tuple[str, str]]] = {}
+
+    def signed(text: str, i: int, side: _Side) -> str:
+        sign = chr(_FIRST + MESSAGES_MAX * _SIDES.index(side) + i)
+        if text.isascii() and "\0" not in text:  # several times as fast
+            found = text.translate(_ASCII_LETTERS).replace("\0", sign)
+        else:
+            found = _LETTER.sub(sign, text)
+        if found == text:
+            found = _NOT_SPACE.sub(sign, text)
+        found = _with_words(found, text, words)
+        strings.setdefault(sign, []).append((text, found))
+        return found
+
+    def follow(value: Any, i: int, side: _Side) -> Any:
+        if isinstance(value, str):
+            return signed(value, i, side)
+        if isinstance(value, list):
+            return [follow(one, i, side) for one in value]
+        if isinstance(value, dict):
+            return {
+                key: one if key in _KEPT_KEYS else follow(one, i, "name" if key == "name" else _SIDES_OF.get(key, side))
+                for key, one in value.items()
+            }
+        return value
+
+    def message(given: dict[str, Any], i: int) -> dict[str, Any]:
+        content = given.get("content")
+        if given.get("role") != "assistant" or not isinstance(content, str) or END_OF_THINKING not in content:
+            return follow(given, i, "content")  # type: ignore[no-any-return]
+        thought, tag, said = content.rpartition(END_OF_THINKING)
+        return {
+            **follow({**given, "content": None}, i, "content"),
+            "content": signed(thought, i, "reasoning") + tag + signed(said, i, "content"),
+        }
+
+    whole = msgspec.json.encode(conversation.messages)
+    words = [word for word, in_json in kept.items() if in_json in whole]
+    messages = [message(one, i) for i, one in enumerate(conversation.messages)]
+    sources = {}
+    for sign, pairs in strings.items():
+        texts, signs = zip(*pairs, strict=True)
+        sources[sign] = Source(
+            _message_of(sign), _SIDES[(ord(sign) - _FIRST) // MESSAGES_MAX], "\n".join(texts), "\n".join(signs)
+        )
+    return Followed(Conversation(messages, conversation.tools), sources)
+
+
+def _with_words(signed: str, text: str, words: Iterable[str]) -> str:
+    """`signed` with the words as they are in `text`."""
+    if not (found := [word for word in words if word in text]):
+        return signed
+    characters = list(signed)
+    for word in found:
+        at = text.find(word)
+        while at >= 0:
+            characters[at : at + len(word)] = word
+            at = text.find(word, at + len(word))
+    return "".join(characters)
+
+
+class SignedText:
+    """The rendering of a conversation with signs, which `sources` names."""
+
+    def __init__(self, text: str, sources: Mapping[str, Source]) -> None:
+        self.text: str = text
+        self._sources = sources
+        self._regions = self._found()
+        """The sign, start and end of each stretch of characters from a sign to the last of its kind before another."""
+
+    def _found(self) -> list[tuple[str, int, int]]:
+        stretches = [(sign, self.text.find(sign), self.text.rfind(sign) + 1) for sign in self._sources]
+        regions = sorted((one for one in stretches if one[2]), key=lambda one: one[1])
+        if all(one[2] <= other[1] for one, other in pairwise(regions)):
+            return regions
+        return [(one[1], *one.span()) for one in _REGIONS.finditer(self.text)]
+
+    def difference(self, plain: str) -> int | None:
+        """The first character in which the text of the conversation without signs says something else. None if it is equal but for
+        signs, in whose place is text of their sources, in upper or lower case."""
+        at = 0
+        for sign, start, end in self._regions:
+            if plain[at:start] != self.text[at:start]:
+                return at
+            source = self._sources[sign]
+            place = source.text.find(plain[start:end])
+            if place < 0 or source.signed[place : place + end - start] != self.text[start:end]:
+                found = self._difference_in(plain, start, end, source.text.casefold())
+                if found is not None:
+                    return found
+            at = end
+        return None if plain[at:] == self.text[at:] else at
+
+    def _difference_in(self, plain: str, at: int, end: int, folded: str) -> int | None:
+        """Compares from `at` to `end` - 1, and looks each run of signs up in the source's folded text."""
+        for run in _RUNS.finditer(self.text, at, end):
+            if plain[at : run.start()] != self.text[at : run.start()]:
+                return at
+            if plain[run.start() : run.end()].casefold() not in folded:
+                return run.start()
+            at = run.end()
+        return None
+
+    def end_of(self, beginning: str) -> int | None:
+        """Where the end of a rendering of the first messages is in this one: behind the same message and the same text of the
+        template. None if it is not to be found."""
+        if self.text.startswith(beginning):
+            return len(beginning)
+        last, end = _LAST.match(beginning), 0
+        if last is not None:
+            first, end = self.text.find(last[1]), self.text.rfind(last[1]) + 1
+            between = [sign for sign, start, _ in self._regions if first <= start < end and not _is_name(sign)]
+            if not end or any(_message_of(sign) != _message_of(last[1]) for sign in between):
+                return None
+        tail = beginning if last is None else beginning[last.end() :]
+        return end + len(tail) if self.text.startswith(tail, end) else None
+
+    def is_alone(self, message: int, start: int, end: int) -> bool:
+        """Whether all of the message and nothing of others stands in these characters."""
+        return all(
+            start <= first and last <= end if _message_of(sign) == message else last <= start or end <= first
+            for sign, first, last in self._regions
+            if not _is_name(sign)
+        )
+
+
+def _message_of(sign: str) -> int:
+    return (ord(sign) - _FIRST) % MESSAGES_MAX
+
+
+def _is_name(sign: str) -> bool:
+    return sign >= _FIRST_OF_NAMES
