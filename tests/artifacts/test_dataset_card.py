@@ -26,8 +26,8 @@ def test_a_dataset_without_file_sets_is_its_documents(project: Project) -> None:
     tokens = project.root / "data/tokens"
     card = (tokens / "README.md").read_text(encoding="utf-8")
     manifest = read_manifest(tokens)
-    assert card == card_of(manifest)
-    assert [one["config_name"] for one in header(card)["configs"]] == ["documents"]
+    assert card == card_of(manifest, {None: []})
+    assert [one["config_name"] for one in header(card)["configs"]] == ["documents"] and "license" not in header(card)
     assert "| documents | 6 |" in card and f"| tokens | {manifest.n_tokens} |" in card
     assert manifest.tokenizer_digest in card and manifest.digest in card
     assert not re.search(r"\| format \||\| source \|", card)
@@ -47,6 +47,37 @@ def test_a_card_may_be_edited_or_removed(project: Project, tmp_path: Path) -> No
     (tokens / "README.txt").write_text("x", encoding="utf-8")
     assert len(check(tokens).wrong) == 1
     assert project.cli("verify").returncode == 1
+
+
+def test_a_licence_changes_the_card_alone(project: Project) -> None:
+    sources = {"a": {"glob": "data/raw/a*"}, "b": {"glob": "data/raw/**/[!a]*"}}
+    project.set(sources=sources)
+    project.build()
+    before = project.outputs()
+    project.set(source__license="cc-by-4.0", sources=sources | {"b": sources["b"] | {"license": ["mit", "odc-by"]}})
+    done = project.build()
+    to_do = re.findall(r"(\S+): (\d+) of 2 units to do", done.stderr)
+    assert to_do == [("count", "0"), ("encode", "0"), ("validate", "0")]
+    after = project.outputs()
+    (changed,) = [name for name in after if after[name] != before.get(name)]
+    assert changed == "data/tokens/README.md" and before.keys() == after.keys()
+    card = after[changed].decode()
+    assert header(card)["license"] == ["cc-by-4.0", "mit", "odc-by"]
+    assert re.search(r"\| `a` \|.*\| cc-by-4.0 \|", card) and re.search(r"\| `b` \|.*\| mit, odc-by \|", card)
+
+
+@pytest.mark.parametrize(("given", "header_has"), [("mit", "mit"), (["mit", "mit"], "mit"), (["a", "b"], ["a", "b"])])
+def test_each_licence_is_named_once(given: Any, header_has: Any, project: Project) -> None:
+    project.set(source__license=given)
+    project.build()
+    assert header((project.root / "data/tokens/README.md").read_text("utf-8"))["license"] == header_has
+
+
+@pytest.mark.parametrize("wrong", ["CC BY 4.0", [""], 3])
+def test_a_licence_that_is_no_id_is_an_error(wrong: Any, project: Project) -> None:
+    project.set(source__license=wrong)
+    done = project.cli("build")
+    assert done.returncode == 2 and "source.license" in done.stderr
 
 
 @pytest.mark.slow

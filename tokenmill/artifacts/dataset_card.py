@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from tokenmill.artifacts.markdown import code, facts
@@ -29,28 +29,42 @@ items = tokenmill.open("DIRECTORY"{split})
 `python -m tokenmill_reader check DIRECTORY` compares every file with `manifest.json`, and `tokenmill verify DIRECTORY` compares
 the tokens with the documents, too. The same documents, parameters and version of tokenmill give the same bytes: in the project
 that made this dataset, take the commit whose `dvc.lock` has it, and run `tokenmill build --force`. This page is no part of what
-is checked, so that you may add to it, such as a licence."""
+is checked, so that you may add to it."""
 
 
-def write_dataset_card(manifest: Manifest, directory: Path) -> None:
-    """Writes README.md. The same manifest gives the same bytes."""
+Licenses = Mapping[str | None, Sequence[str]]
+"""The ids of the licences of each source, by its name; None: the only source, which has no name."""
+
+
+def write_dataset_card(manifest: Manifest, licenses: Licenses, directory: Path) -> None:
+    """Writes README.md. The same manifest and licences give the same bytes."""
     with write_atomic(directory / CARD_FILE) as path:
-        path.write_text(card_of(manifest), encoding="utf-8")
+        path.write_text(card_of(manifest, licenses), encoding="utf-8")
 
 
-def card_of(manifest: Manifest) -> str:
-    """The text of README.md. What it lists by name are splits and sources; the input files are in the manifest."""
+def card_of(manifest: Manifest, licenses: Licenses) -> str:
+    """The text of README.md. What it lists by name are splits and sources; the input files are in the manifest.
+
+    The licences are no part of the manifest, so that a changed licence changes this page alone.
+    """
     split = next((f", {one.split!r}" for one in manifest.sets if one.split is not None), "")
     parts = [
-        "\n".join(["---", "tags:", "- tokenmill", "configs:", *_configs(manifest), "---"]),
+        "\n".join(["---", *_license(licenses), "tags:", "- tokenmill", "configs:", *_configs(manifest), "---"]),
         "# Token dataset",
         f"Documents as token ids, made by {manifest.engine}. `manifest.json` names each file with its sha256.",
         facts(_numbers(manifest)),
-        *_sources(manifest),
+        *_sources(manifest, licenses),
         *_sets(manifest),
         _HOW.replace("{split}", split),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _license(licenses: Licenses) -> Iterator[str]:
+    """Yields the line of the header that names each licence once, if there are any."""
+    found = list(dict.fromkeys(id for ids in licenses.values() for id in ids))
+    if found:
+        yield f"license: {json.dumps(found if len(found) > 1 else found[0])}"
 
 
 def _configs(manifest: Manifest) -> Iterator[str]:
@@ -104,14 +118,16 @@ def _numbers(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "manifest, sha256 of its fields", f"`{manifest.own_digest()}`"
 
 
-def _sources(manifest: Manifest) -> Iterator[str]:
+def _sources(manifest: Manifest, licenses: Licenses) -> Iterator[str]:
     """Yields the table of the named sources, if there are any."""
     if manifest.sources:
         rows = [
-            f"| {code(one.name)} | {one.n_documents:,} | {one.n_tokens:,} | {one.text_bytes:,} |"
+            f"| {code(one.name)} | {one.n_documents:,} | {one.n_tokens:,} | {one.text_bytes:,} "
+            f"| {', '.join(licenses[one.name]) or '–'} |"
             for one in manifest.sources
         ]
-        yield "\n".join(["| source | documents | tokens | bytes of text |", "|---|---:|---:|---:|", *rows])
+        head = ["| source | documents | tokens | bytes of text | license |", "|---|---:|---:|---:|---|"]
+        yield "\n".join([*head, *rows])
 
 
 def _sets(manifest: Manifest) -> Iterator[str]:

@@ -109,6 +109,14 @@ class Params(Record):
             for name, one in self.sources.items()
         ]
 
+    def licenses(self) -> dict[str | None, list[str]]:
+        """The ids of the licences of each source, by its name; None: the source of `source.glob`. A named source without a licence
+        has that of `source`."""
+        own = self.source.license or []
+        if not self.sources:
+            return {None: own}
+        return {name: own if one.license is None else one.license for name, one in self.sources.items()}
+
     @property
     def has_ids(self) -> bool:
         """Whether documents have ids of their own; otherwise their ids are rows."""

@@ -24,6 +24,13 @@ def _as_list(value: object) -> object:
     raise ValueError(f"found {as_yaml(value)}; allowed: a glob, or a list of globs")
 
 
+def _licenses(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+Licenses = Annotated[list[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.+-]*$")]], BeforeValidator(_licenses)]
+"""Ids of licences, as the header of a dataset card on a Hugging Face hub names them."""
+
 Globs = Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(_as_list)]
 
 
@@ -50,7 +57,8 @@ class Source(Record):
     text_column: str = Field(min_length=1)
     id_column: str | None = Field(min_length=1)
     text_separator: str | None = Field(min_length=1)
-    # These five keys have defaults, because a params.yaml of an earlier tokenmill lacks them.
+    # These six keys have defaults, because a params.yaml of an earlier tokenmill lacks them.
+    license: Licenses | None = None
     sources_strict: bool = False
     format: DocumentFormat | None = None
     messages_column: str | None = Field(default=None, min_length=1)
@@ -100,6 +108,7 @@ class NamedSource(Record):
     Tokens and measures are counted separately for each name."""
 
     glob: Globs
+    license: Licenses | None = None
     format: DocumentFormat | None = None
     text_column: str | None = Field(default=None, min_length=1)
     id_column: str | None = Field(default=None, min_length=1)

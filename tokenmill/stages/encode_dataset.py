@@ -126,7 +126,7 @@ def write_dataset(project: Project, corpus: EncodedCorpus, folders: Folders) -> 
             blends=write_blends(sets.sets, directory),
         )
         write_manifest(manifest, directory)
-        write_dataset_card(manifest, directory)
+        write_dataset_card(manifest, project.params.licenses(), directory)
     return manifest
 
 

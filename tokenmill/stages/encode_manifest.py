@@ -88,7 +88,9 @@ def _digest(source: Source, sources: Mapping[str | None, DocumentSource], params
         no_chat = {"chat": True}
     elif params.chat.turns == "together":
         no_chat = {"chat": {"turns"}}  # earlier digests stay valid
-    deciding = source.model_dump_json(exclude={"glob", "drop"} | unset) + params.model_dump_json(exclude=no_chat)
+    deciding = source.model_dump_json(exclude={"glob", "license", "drop"} | unset) + params.model_dump_json(
+        exclude=no_chat
+    )
     named = [_deciding(one) for name, one in sources.items() if name is not None]
     return hashlib.sha256((deciding + (json.dumps(named) if named else "")).encode()).hexdigest()
 
