@@ -51,6 +51,13 @@ def test_every_document_has_its_tokens_and_its_row_of_the_index(texts: Path) -> 
         assert rows[i]["head"].split(" · ")[2:] == [document["id"], index[i]["split"], document["id"][0]]
 
 
+def test_the_first_page_reads_no_other_file_of_documents(copy: Path) -> None:
+    (copy / "documents/b.jsonl.parquet").unlink()
+    view = DatasetView(copy)
+    view._sets[0] = view._sets[0]._replace(n_items=len(DOCUMENTS["a.jsonl"]))  # one page would show them all
+    assert len(ask(view, "items")["rows"]) == len(DOCUMENTS["a.jsonl"])
+
+
 def test_a_long_document_is_shown_in_parts(texts: Path) -> None:
     view, long = DatasetView(texts), len(TEXTS) - 1
     whole = documents_of(texts)[long]["input_ids"]
