@@ -7,12 +7,13 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from tokenmill.chat import isolated
 from tokenmill.chat.answers import AnswerCounts, added
 from tokenmill.chat.prefixes import flags_by_prefixes
-from tokenmill.chat.rendering import ChatSettings, Way
+from tokenmill.chat.rendering import ChatSettings, Rendering, Way
 from tokenmill.chat.samples import samples_of
 from tokenmill.chat.segments import SegmentEncoder
 from tokenmill.chat.stand_ins import strings_of
@@ -97,11 +98,13 @@ class ChatEncoder:
         token, or its mask cannot be determined.
         """
         renderings = isolated.renderings(self._way, conversations)
-        encoded = self._encoder.encode([one._replace(parts=[]) if one.by_prefixes else one for one in renderings])
+        encoded = self._encoder.encode([_as_marked(one) for one in renderings])
         flags = encoded.flags
         if any(one.by_prefixes for one in renderings):
             some = [one if one.by_prefixes else one._replace(parts=[]) for one in renderings]
-            flags = flags | flags_by_prefixes(self._encoder, some, encoded)
+            inside = flags_by_prefixes(self._encoder, some, encoded)
+            is_inside = np.repeat([one.by_prefixes for one in renderings], np.diff(encoded.offsets))
+            flags = np.where(is_inside, flags & inside if self._settings.untrained else inside, flags)
         if self._mask == "all":
             flags = 1 - flags
         offsets = pa.array(encoded.offsets, pa.int64())
@@ -116,3 +119,10 @@ class ChatEncoder:
 @lru_cache(maxsize=4)
 def _made_once(tokenizer: Tokenizer, settings: bytes, place: str) -> ChatEncoder:
     return ChatEncoder(tokenizer, msgspec.json.decode(settings, type=ChatSettings), place)
+
+
+def _as_marked(one: Rendering) -> Rendering:
+    """The rendering with those parts that its characters tell: what of answers is learned, else answers, unless prefixes tell."""
+    if one.learned is not None:
+        return one._replace(parts=one.learned)
+    return one._replace(parts=[]) if one.by_prefixes else one

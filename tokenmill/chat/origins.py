@@ -16,6 +16,7 @@ import msgspec
 
 from tokenmill.chat.answers import END_OF_THINKING, REASONING_KEYS
 from tokenmill.chat.conversation import Conversation
+from tokenmill.config.encode_params import AnswerPart
 
 _Side = Literal["content", "reasoning", "tool_calls", "name"]
 _SIDES: tuple[_Side, ...] = get_args(_Side)
@@ -182,6 +183,25 @@ class SignedText:
         tail = beginning if last is None else beginning[last.end() :]
         return end + len(tail) if self.text.startswith(tail, end) else None
 
+    def sides(self, start: int, end: int, plain: str) -> list[tuple[int, AnswerPart, int, int]]:
+        """What stands in the characters `start` to `end` - 1, in order: the message, the part of it, and where that begins and
+        ends, with the punctuation around the signs. `plain`: the text without signs."""
+        found: list[tuple[int, AnswerPart, int, int]] = []
+        inside = [one for one in self._regions if start <= one[1] < end]
+        for sign, first, last in inside:
+            source = self._sources[sign]
+            lower = found[-1][3] if found else start
+            upper = next((one[1] for one in inside if one[1] >= last), end)
+            place = source.text.find(plain[first:last])
+            before, behind = source.text[: max(place, 0)], source.text[place + last - first :] if place >= 0 else ""
+            first -= len(_common(plain[lower:first][::-1], before[::-1]).rstrip())
+            last += len(_common(plain[last:upper], behind).rstrip())
+            part: AnswerPart = "tool_calls" if source.side == "name" else source.side
+            if found and found[-1][1] == part:
+                first = found.pop()[2]
+            found.append((source.message, part, first, last))
+        return found
+
     def is_alone(self, message: int, start: int, end: int) -> bool:
         """Whether all of the message and nothing of others stands in these characters."""
         return all(
@@ -189,6 +209,12 @@ class SignedText:
             for sign, first, last in self._regions
             if not _is_name(sign)
         )
+
+
+def _common(one: str, other: str) -> str:
+    """The beginning that two texts share."""
+    n = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one[:n]
 
 
 def _message_of(sign: str) -> int:

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
+from tokenmill.chat.answer_parts import AnswerCutter
 from tokenmill.chat.answers import AnswerCounts, Side, Stops, answer_of, without
 from tokenmill.chat.conversation import Conversation, chosen, named
 from tokenmill.chat.locator import AnswerLocator, AnswerSpan
 from tokenmill.chat.stand_ins import Guard, Guarded, strings_of
 from tokenmill.chat.template import RENDER_ERRORS, ChatTemplate, Regions, regions
-from tokenmill.config.encode_params import MaskRule, Turns
+from tokenmill.config.encode_params import AnswerPart, MaskRule, Turns
 from tokenmill.errors import ChatError
 
 _RENDERED_OF_NOTHING, _RENDERED_OF_A_CHARACTER = 1_000_000, 16
@@ -27,13 +28,14 @@ characters take 18 s."""
 class Rendering(NamedTuple):
     """A rendered conversation. `guarded`: the text with stand-ins; None if it needs none. `parts`: the trained parts, or with
     `mask: all` the excluded ones. `by_prefixes`: whether parts come from prefixes, because the template has no generation tags.
-    `counts`: counts of its answers."""
+    `counts`: counts of its answers. `learned`: what of the parts is learned; None: all."""
 
     text: str
     guarded: str | None
     parts: list[AnswerSpan]
     by_prefixes: bool = False
     counts: AnswerCounts = AnswerCounts()
+    learned: list[AnswerSpan] | None = None
 
 
 class ChatSettings(msgspec.Struct, frozen=True):
@@ -45,7 +47,8 @@ class ChatSettings(msgspec.Struct, frozen=True):
     eos_token, pad_token and so on. `tool_use_template`: the text of the one for conversations with tools; None: they have no other.
     `train_key`: a key of messages that says whether they are to be learned, beside those of `conversation.chosen`. `train_next`:
     the special token behind an answer is learned, too, if the answer does not end with one.
-    `turns`: whether a conversation is one sample, or one for each message that is learned.
+    `turns`: whether a conversation is one sample, or one for each message that is learned. `untrained`: parts of answers that are
+    not learned.
     """
 
     template: str | None
@@ -55,6 +58,7 @@ class ChatSettings(msgspec.Struct, frozen=True):
     train_key: str | None = None
     train_next: bool = False
     turns: Turns = "together"
+    untrained: list[AnswerPart] = []
 
 
 class Way(NamedTuple):
@@ -75,6 +79,7 @@ class Renderer:
         self._train_key, self._train_next = settings.train_key, settings.train_next
         self._stops = Stops([*way.special, str(settings.variables.get("eos_token") or "")])
         self._locator = AnswerLocator(template, self._stops)
+        self._untrained, self._cutter = settings.untrained, AnswerCutter(way.special)
         self._guard = Guard(way.special, template.words, source + strings_of(settings.variables))
 
     def suspects(self, conversations: pa.LargeStringArray) -> set[int]:
@@ -126,8 +131,21 @@ class Renderer:
             None if guarded is None else rendered.text,
             parts,
             not self._template.has_generation,
-            AnswerCounts(n_answers, n_without_stop, n_without_reasoning),
+            AnswerCounts(n_answers, n_without_stop, 0 if "reasoning" in self._untrained else n_without_reasoning),
+            self._learned(shown, rendered.text, parts, index) if self._untrained else None,
         )
+
+    def _learned(self, shown: Conversation, text: str, parts: list[AnswerSpan], index: int) -> list[AnswerSpan]:
+        """The parts without what of answers is not learned."""
+        if not parts:
+            return []
+        signed = self._locator.signed(shown, text, index)[1]
+        return [
+            AnswerSpan(message, one.start, one.end)
+            for message, start, end in parts
+            for one in self._cutter.stretches(start, end, signed, text, shown.messages)
+            if one.part not in self._untrained
+        ]
 
     def _rendered(self, conversation: Conversation, marks: tuple[str, str], most: int, index: int) -> Regions:
         try:

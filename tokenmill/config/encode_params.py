@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -22,6 +22,7 @@ SplitName = SourceName
 MaskRule = Literal["assistant", "all", "last", "none"]  # which tokens of a conversation are trained
 Turns = Literal["together", "each"]  # whether the trained messages of a conversation are one sample or one each
 StopToken = Literal["trained", "next", "unchecked"]  # the special token at which a model stops
+AnswerPart = Literal["reasoning", "content", "tool_calls", "end"]  # what an answer consists of
 _SPLITS_MAX = 100
 _SHARES_OFF_MAX = 1e-9  # the allowed error of the sum of shares, since 0.98 + 0.01 + 0.01 is not 1 in floating point
 
@@ -98,16 +99,32 @@ VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterV
 VariableValue = Annotated[str | bool | int | float | None, BeforeValidator(_as_variable)]
 
 
+class Train(Record):
+    """The parts of an answer that are trained. `end`: the special token that ends the turn."""
+
+    reasoning: bool = True
+    content: bool = True
+    tool_calls: bool = True
+    end: bool = True
+
+    @property
+    def untrained(self) -> list[AnswerPart]:
+        """The names of the other parts."""
+        return [name for name in get_args(AnswerPart) if not getattr(self, name)]
+
+
 class Chat(Record):
     """How conversations become text and which of their tokens are trained. `template`: `tokenizer` for the one that the tokenizer
     comes with, the name of one of tokenmill's, or a file. `turns`: whether a conversation is one sample, or one for each of its
-    trained messages, with the messages up to it. `train_key`: one more key by which messages say whether they are trained.
-    `stop_token`: whether answers must end with a special token that is trained, and whether the one behind them is.
+    trained messages, with the messages up to it. `train`: which parts of these messages are trained. `train_key`: one more key by
+    which messages say whether they are trained. `stop_token`: whether answers must end with a special token that is trained, and
+    whether the one behind them is.
     """
 
     template: str = Field(min_length=1)
     mask: MaskRule = "assistant"
     turns: Turns = "together"
+    train: Train = Train()
     train_key: str | None = Field(default=None, min_length=1)
     stop_token: StopToken = "trained"
     variables: dict[VariableName, VariableValue] = Field(default={})
@@ -121,6 +138,17 @@ class Chat(Record):
                 f"found 'each' with mask: {mask}; allowed: 'together', since a sample for each message trains that message alone"
             )
         return turns
+
+    @field_validator("train")
+    @classmethod
+    def _trains_parts_of_answers(cls, train: Train, info: ValidationInfo) -> Train:
+        if train.untrained and (mask := info.data.get("mask")) in ("all", "none"):
+            raise ValueError(
+                f"found {train.untrained[0]}: false with mask: {mask}; allowed: with mask: assistant or last"
+            )
+        if len(train.untrained) == len(get_args(AnswerPart)):
+            raise ValueError("found every part false; allowed: at least one that is true, or mask: none")
+        return train
 
 
 class Encode(Record):

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from tokenmill.chat.answers import AnswerCounts
-from tokenmill.config.encode_params import MaskRule, Pack, Shuffle, Turns
+from tokenmill.config.encode_params import AnswerPart, MaskRule, Pack, Shuffle, Turns
 from tokenmill.config.record import Record
 from tokenmill.config.sources import Conversations, DocumentFormat
 from tokenmill.special_tokens import SpecialTokensInText
@@ -140,8 +140,8 @@ class ChatEntry(Record):
 
     `tool_use_template`: the tokenizer's own template for conversations with tools; `template` is null if the tokenizer has no
     other. `train_key`: encode.chat.train_key. `train_next`: whether the special token after an answer is trained. `turns`:
-    encode.chat.turns, if a conversation is a sample for each trained message. Without a value, these keys are missing. `answers`:
-    sums over the files."""
+    encode.chat.turns, if a conversation is a sample for each trained message. `untrained`: the parts of answers that are
+    not trained. Without a value, these keys are missing. `answers`: sums over the files."""
 
     template: str | None
     template_name: str
@@ -153,6 +153,7 @@ class ChatEntry(Record):
     train_next: bool = False
     answers: Answers | None = None
     turns: Turns = "together"
+    untrained: list[AnswerPart] = Field(default=[])
 
     @property
     def encoding(self) -> dict[str, Any]:
@@ -165,12 +166,15 @@ class ChatEntry(Record):
             "train_key": self.train_key,
             "train_next": self.train_next,
             **({} if self.turns == "together" else {"turns": self.turns}),  # keys of earlier units have none
+            **({"untrained": self.untrained} if self.untrained else {}),
         }
 
     def not_written(self) -> set[str]:
         """The fields that manifest.json leaves out."""
         unset = {
-            name for name in ("tool_use_template", "train_key", "train_next", "answers") if not getattr(self, name)
+            name
+            for name in ("tool_use_template", "train_key", "train_next", "answers", "untrained")
+            if not getattr(self, name)
         }
         return unset | ({"turns"} if self.turns == "together" else set())
 

@@ -41,6 +41,7 @@ def chat_entry(root: Path, params: Chat, tokenizer: Path | None = None) -> ChatE
         train_key=params.train_key,
         train_next=params.stop_token == "next",
         turns=params.turns,
+        untrained=params.train.untrained,
         n_trained=0,
     )
 
