@@ -113,8 +113,8 @@ def test_regions_inside_regions_are_one() -> None:
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        ("{% for m in messages %}\n{{ m.content }", r"chat\.jinja: the chat template is no valid Jinja at line 2: "),
-        ("{% generation %}x", "no valid Jinja at line 1: "),
+        ("{% for m in messages %}\n{{ m.content }", r"chat\.jinja: the chat template is not valid Jinja at line 2: "),
+        ("{% generation %}x", "not valid Jinja at line 1: "),
         ("{% do messages %}", r"Encountered unknown tag 'do'\. Correct that line\.$"),
         ("{{ 1" + " + 1" * 20_000 + " }}", "too long or nested too deeply"),
         ("{% break %}", r"chat\.jinja: the chat template does not compile: 'break' outside loop"),

@@ -134,7 +134,7 @@ def test_no_tools_leave_no_trace(tools: Any) -> None:
 BAD: dict[str, tuple[Any, Any, str]] = {
     "no list": (None, None, "messages: expected a list, or its JSON text; found null"),
     "an object": ({}, None, "messages: expected a list, or its JSON text; found an object"),
-    "text that is no JSON": ("Hi", None, "messages: expected the JSON text of a list; found a text that is no JSON: "),
+    "text that is no JSON": ("Hi", None, "messages: expected the JSON text of a list; found a text that is not JSON: "),
     "JSON of no list": ('"Hi"', None, "messages: expected a list, or its JSON text; found a text"),
     "no messages": ([], None, "expected messages; found an empty list"),
     "a message that is a text": ([USER, "Hi"], None, "message 1: expected an object; found a text"),

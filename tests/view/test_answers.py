@@ -145,7 +145,7 @@ def test_a_document_is_found_by_its_id(texts: Path, monkeypatch: pytest.MonkeyPa
     for i, row in enumerate(documents_of(texts)):
         assert [found["i"] for found in all_rows(view, "search", by="id", q=row["id"])] == [i]
     assert all_rows(view, "search", by="id", q="none") == []
-    with pytest.raises(ParamsError, match="in the list of all documents"):
+    with pytest.raises(ParamsError, match="among all documents"):
         ask(view, "search", set=1, by="id", q="a.jsonl-1")
 
 
@@ -199,7 +199,7 @@ def test_a_copy_without_tables_and_tokenizer_shows_ids(copy: Path, texts: Path) 
     assert found["tokens"][found["ids"][0]] == [str(found["ids"][0]), None, False]
     id = found["ids"][1]
     assert [row["i"] for row in all_rows(view, "search", by="token id", q=id)]
-    for by, message in (("text", "with the dataset's tokenizer alone"), ("id", "by the document index")):
+    for by, message in (("text", "needs the dataset's tokenizer"), ("id", "has its document index")):
         with pytest.raises(ParamsError, match=message):
             ask(view, "search", by=by, q="a")
     with pytest.raises(ParamsError, match="needs the tokenizer or the tables"):

@@ -50,7 +50,7 @@ class ChatTemplate:
         except jinja2.TemplateSyntaxError as error:
             words = str(error.message).rstrip(".")
             raise TemplateError(
-                place, f"the chat template is no valid Jinja at line {error.lineno}: {words}.", "Correct that line."
+                place, f"the chat template is not valid Jinja at line {error.lineno}: {words}.", "Correct that line."
             ) from None
         except (RecursionError, MemoryError):
             raise TemplateError(place, "the chat template is too long or nested too deeply.", "Simplify it.") from None

@@ -100,7 +100,7 @@ def _list(value: Any, what: str) -> list[Any]:
             value = msgspec.json.decode(value)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConversationError(
-                f"{what}: expected the JSON text of a list; found a text that is no JSON: {error}"
+                f"{what}: expected the JSON text of a list; found a text that is not JSON: {error}"
             ) from None
         except RecursionError:
             raise _too_deep(what) from None

@@ -118,7 +118,7 @@ def read_provenance(path: Path) -> Provenance:
     except FileNotFoundError:
         raise CountsError(
             path,
-            "missing; an older tokenmill counted, or nothing was counted for a tokenizer that is taken.",
+            "missing: an older tokenmill made the counts, or the tokenizer was imported and nothing was counted.",
             "Run `tokenmill build --only count`.",
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -77,7 +77,7 @@ class TaskEngine:
             raise ClusterError(
                 f"run.engine: {self.name}",
                 f"{task}the cluster did not end its work: {words}.",
-                "See that its scheduler and workers run, and build again: finished units are kept. If a task ends "
+                "Check that its scheduler and workers run, and build again: finished units are kept. If a task ends "
                 "its worker each time, as for lack of memory, change run.memory_mb_max or run.workers, or look for "
                 "the reason with run.engine: inline.",
             ) from error

@@ -192,8 +192,8 @@ class Server:
             raise TokenmillError(
                 "",
                 f"Prefect's own server did not start: {reason}.",
-                f"See that its home {self.home.path} can be written to, name another one in PREFECT_HOME or a "
-                "standing server in PREFECT_API_URL, or set run.engine: inline in params.yaml.",
+                f"Make its folder {self.home.path} writable, name another folder in PREFECT_HOME or a running "
+                "server in PREFECT_API_URL, or set run.engine: inline in params.yaml.",
                 code="TM703",
             ) from None
 

@@ -54,8 +54,8 @@ def chat_encoder(tokenizer: Tokenizer, entry: ChatEntry) -> ChatEncoder:
     if lacking:
         raise ParamsError(
             "encode.chat.template",
-            f"{entry.template_name} marks turns with {', '.join(lacking)}, that are no added tokens of this "
-            "tokenizer, so they would be plain text.",
+            f"{entry.template_name} marks turns with {', '.join(lacking)}, which are not added tokens of this "
+            "tokenizer, so they would become plain text.",
             "Add them to train_vocab.special_tokens, or take the template of the tokenizer.",
         )
     return ChatEncoder(tokenizer, ChatSettings(**entry.encoding), f"encode.chat.template: {entry.template_name}")
@@ -70,7 +70,7 @@ def check_trained(entry: ChatEntry, n_tokens: int) -> None:
             "encode.chat",
             f"of {n_tokens:,} tokens, none is trained with mask: {entry.mask}. Expected conversations with messages "
             "of the assistant.",
-            "See that source.template or the roles of the messages name the assistant.",
+            "Check that source.template or the roles of the messages name the assistant.",
         )
     if entry.n_trained == n_tokens:
         raise CorpusError(

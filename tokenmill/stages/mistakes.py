@@ -212,7 +212,7 @@ def _refuse_equal_files(params: Params) -> None:
     if one_file and (twice := [stem for stem, n in stems.items() if n > 1]):
         raise ParamsError(
             f"encode.formats: {one_file[0]}",
-            f"two splits and sources have the file {twice[0]}, which is made of the names of both.",
+            f"{twice[0]} would be the file of two pairs of a split and a source, since its name joins theirs.",
             "Rename one of them.",
         )
 

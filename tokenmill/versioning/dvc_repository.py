@@ -143,8 +143,8 @@ def repository(root: Path) -> Iterator[Any]:
     except (RWLockFileCorruptedError, RWLockFileFormatError) as error:
         raise VersionsError(
             root / ".dvc/tmp" / _RWLOCK,
-            "DVC's list of who is at work was cut short.",
-            "Run this again, which mends it.",
+            "DVC's list of running commands is truncated.",
+            "Run this command again: DVC then writes the list anew.",
         ) from error
     except (DvcException, Invalid) as error:
         raise VersionsError("DVC", innermost(error)) from error

@@ -88,7 +88,7 @@ def upload(root: Path, place: str) -> Uploaded:
     if not anywhere.put_new(f"{folder}/{MANIFEST}", content) and manifest_content(folder) != content:
         raise StorageError(
             f"{folder}/{MANIFEST}",
-            f"is another manifest than that of {root / TOKENS_DIRECTORY}, and nothing is overwritten.",
+            f"differs from the manifest of {root / TOKENS_DIRECTORY}, and nothing is overwritten.",
             "If `tokenmill verify` calls it wrong, delete that file and upload again; otherwise upload to another "
             "place.",
         )

@@ -169,7 +169,9 @@ class DatasetView:
             raise ParamsError("search", "expected something to look for; found nothing.")
         if kind == "id":
             if not isinstance(items, Documents) or self._index is None:
-                raise ParamsError("search", "ids are found in the list of all documents, by the document index.")
+                raise ParamsError(
+                    "search", "an id can be searched only among all documents of a dataset that has its document index."
+                )
             found, go_on = self._index.with_id(wanted, start)
             if len(found) > _ROWS_MAX:
                 found, go_on = found[:_ROWS_MAX], found[_ROWS_MAX]

@@ -22,7 +22,7 @@ def finder(vocabulary: Vocabulary, kind: str, wanted: str) -> Callable[[list[Ids
     Raises ParamsError if nothing can be found so."""
     if kind == "text":
         if vocabulary.tokenizer is None:
-            raise ParamsError("search", "texts are found with the dataset's tokenizer alone. Name it with --tokenizer.")
+            raise ParamsError("search", "a search for a text needs the dataset's tokenizer. Name it with --tokenizer.")
         return lambda lists, first: _with_text(vocabulary, lists, first, wanted.encode())
     if kind == "token":
         ids = [id for id, raw in vocabulary.bytes.items() if raw == wanted.encode()]
