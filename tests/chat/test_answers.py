@@ -18,6 +18,7 @@ REGION = (
 )
 CONTENT = "{{ m.content }}"
 CALLS = "{% for c in m.tool_calls or [] %}[TOOL_CALLS]{{ c.function.name }}{% endfor %}"
+FIRST_CALL = "[TOOL_CALLS]{{ m.tool_calls[0].function.name }}"
 THINKING = "{% if m.reasoning_content %}<think>{{ m.reasoning_content | trim }}</think>{% endif %}"
 SAID = "{{ m.content.split('</think>')[-1] }}"
 CALL = [{"type": "function", "function": {"name": "weather", "arguments": {"city": "x"}}}]
@@ -46,10 +47,11 @@ def counts(text: str, *messages: dict[str, Any], mask: Any = "assistant", tools:
         (
             CONTENT,
             {"tool_calls": CALL},
-            r"writes nothing of its tool call, 'weather'\. See that it writes message\.tool_calls",
+            r"writes nothing of a tool call, 'weather'\. See that it writes message\.tool_calls",
         ),
-        (CONTENT, {"content": "", "tool_calls": CALL}, "writes nothing of its tool call, 'weather'"),
-        (CONTENT, {"content": "hello", "tool_calls": CALL}, "writes nothing of its tool call, 'weather'"),
+        (CONTENT, {"content": "", "tool_calls": CALL}, "writes nothing of a tool call, 'weather'"),
+        (CONTENT, {"content": "hello", "tool_calls": CALL}, "writes nothing of a tool call, 'weather'"),
+        (FIRST_CALL, {"tool_calls": [*CALL, *CALL]}, "writes nothing of a tool call, 'weather, weather'"),
         (CONTENT, {"content": "", "reasoning_content": "so it is"}, "nothing but reasoning.*'so it is'.*weight 0"),
         (SAID, {"content": "<think>so it is</think>"}, "nothing but reasoning.*'so it is'"),
         ("{{ m.contents }}", {"content": "sat"}, "writes no word of its content, 'sat'"),

@@ -44,7 +44,7 @@ class ModelAnswer(NamedTuple):
         if self.content.strip() and not _has_a_word(self.content, place):
             found.append("content")
         if self.calls and not all(
-            name and name in (own or "") for name in self.calls
+            name and (own or "").count(name) >= self.calls.count(name) for name in self.calls
         ):  # the list of tools contains these names, too
             found.append("tool_calls")
         if self.reasoning.strip() and self.reasoning.strip() not in place:
@@ -63,13 +63,14 @@ def answer_of(message: Mapping[str, Any]) -> ModelAnswer:
 
 
 def without(message: Mapping[str, Any], side: Side) -> dict[str, Any]:
-    """A copy of the message without one side of its answer.
+    """A copy of the message without one side of its answer, or without the last of several tool calls.
 
     >>> without({"content": "<think>so</think>Hi"}, "reasoning")
     {'content': 'Hi'}
     """
     if side == "tool_calls":
-        return {key: value for key, value in message.items() if key != side}
+        kept = {key: value for key, value in message.items() if key != side}
+        return {**kept, side: message[side][:-1]} if len(message[side]) > 1 else kept
     thought, end, said = str(message.get("content") or "").rpartition(END_OF_THINKING)
     if side == "content":
         return {**message, "content": thought + end}

@@ -18,7 +18,7 @@ from tokenmill.errors import ChatError
 _RENDERED_OF_NOTHING, _RENDERED_OF_A_CHARACTER = 1_000_000, 16
 """The most characters that a template may write: a fixed number, and a number per character of the conversation's JSON."""
 
-_WORDS_OF: Mapping[Side, str] = {"content": "no word of its content", "tool_calls": "nothing of its tool call"}
+_WORDS_OF: Mapping[Side, str] = {"content": "no word of its content", "tool_calls": "nothing of a tool call"}
 
 _PREFIX_CHARACTERS_MAX = 1_000_000_000
 """The limit of a conversation's characters times its trained messages, without generation tags. 1,000 messages of 280,000
