@@ -43,7 +43,8 @@ def row(i: int) -> dict[str, object]:
     chance = random.Random(i)
     question, answer = (f"{i}: {' '.join(chance.choices(WORDS, k=chance.randint(3, 120)))}" for _ in range(2))
     messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-    return {"id": str(i), "text": answer, "messages": messages}
+    pair = {"prompt": question, "chosen": answer, "rejected": f"{answer} not"}
+    return {"id": str(i), "text": answer, "messages": messages, **pair}
 
 
 def run(command: list[str], folder: Path) -> None:

@@ -15,7 +15,8 @@ class FormatFacts(NamedTuple):
 
     `keeps_ends`: they give each packed sequence as it was written; otherwise windows of one length, wherever sequences end.
     `needs_end`: they find documents by the id that ends them. `holds_mask`, `holds_labels`: the files have a place for the loss
-    mask, for labels. `only_packed_chat`, `only_whole_chat`: the files hold conversations alone, packed or not. `opened_by`: how
+    mask, for labels. `only_packed_chat`, `only_whole_chat`: the files hold conversations alone, packed or not.
+    `only_pairs`, `holds_pairs`: the files hold preference pairs alone, or also. `opened_by`: how
     they open a folder `{path}`, in Python or in words; None: `tokenmill.open` reads the format. `file_bytes`: how many bytes of
     token ids they like a file to have, which `encode.file_bytes: null` stands for.
     """
@@ -31,6 +32,8 @@ class FormatFacts(NamedTuple):
     holds_labels: bool = False
     only_packed_chat: bool = False
     only_whole_chat: bool = False
+    only_pairs: bool = False
+    holds_pairs: bool = False
     opened_by: str | None = None
     file_bytes: int = 1 << 30
 
@@ -58,6 +61,7 @@ FORMATS: Mapping[str, FormatFacts] = {
         keeps_ends=True,
         holds_mask=True,
         holds_labels=True,
+        holds_pairs=True,
     ),
     "arrow": FormatFacts(
         "datasets, pyarrow, TRL, Axolotl; memory-mapped",
@@ -67,6 +71,7 @@ FORMATS: Mapping[str, FormatFacts] = {
         keeps_ends=True,
         holds_mask=True,
         holds_labels=True,
+        holds_pairs=True,
     ),
     "megatron": FormatFacts(
         "Megatron-LM, Megatron Core, NeMo, GPT-NeoX",
@@ -145,6 +150,16 @@ FORMATS: Mapping[str, FormatFacts] = {
     ),
     "megatron_sft": _BRIDGE,
     "megatron_sft_parquet": _BRIDGE,
+    "trl_dpo": FormatFacts(
+        "TRL; [preference pairs](instruction-data.md#preference-pairs) only",
+        "a prompt with two answers",
+        "none; the answers are trained",
+        "a pair is a row",
+        "a folder each",
+        keeps_ends=True,
+        only_pairs=True,
+        opened_by="datasets.load_dataset('arrow', data_files={path!r} + '/*.arrow')",
+    ),
 }
 """The facts of each format, by its name in params.yaml."""
 

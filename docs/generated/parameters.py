@@ -31,6 +31,7 @@ _MEANINGS = {  # of keys that a new project's params.yaml does not have
     "sources.id_column": "the column or key that holds its id, or null for rows; without the key, that of `source`",
     "sources.text_separator": "for plain text: the string between documents, or null; without the key, that of `source`",
     "sources.messages_column": "the column or key that holds a list of messages; null: that of `source`",
+    "sources.pair": "the columns of preference pairs, in place of `messages_column`; null: those of `source`",
     "sources.tools_column": "the column or key that holds the tools of its messages; null: that of `source`",
     "sources.template": "how rows become conversations, in place of `messages_column`; null: that of `source`",
     "sources.special_tokens_in_text": "a special token's text in its documents; null: that of `encode`",

@@ -170,11 +170,12 @@ def _shape(manifest: Manifest) -> Shape:
         manifest.end_of_document_id,
         manifest.has_ids,
         has_mask=manifest.has_mask,
+        is_pair=manifest.chat is not None and manifest.chat.turns == "pair",
     )
     pack = manifest.files.pack if manifest.files else None
     if pack is None or pack.output == "index":
         return documents
-    return replace(documents, length=pack.length, has_labels=pack.labels)
+    return documents.packed(pack.length, pack.labels)
 
 
 def _digest(manifest: Manifest, tokens_digest: str) -> str:

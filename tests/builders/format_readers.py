@@ -27,6 +27,10 @@ def arrow(folder: Path, stem: str, ids: str, packed: bool) -> list[Item]:
     return rows
 
 
+def trl_dpo(folder: Path, stem: str, ids: str, packed: bool) -> list[Item]:
+    return arrow(folder, stem, ids, packed)
+
+
 def megatron(folder: Path, stem: str, ids: str, packed: bool) -> list[Item]:
     index = (folder / f"{stem}.idx").read_bytes()
     assert index[:9] == b"MMIDIDX\x00\x00"
@@ -272,5 +276,6 @@ READERS = {
         olmo_sft,
         megatron_sft,
         megatron_sft_parquet,
+        trl_dpo,
     )
 }

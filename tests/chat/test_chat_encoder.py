@@ -28,7 +28,8 @@ from tokenmill.chat.named import NAMED, template_text
 from tokenmill.chat.rendering import ChatSettings
 from tokenmill.config.sources import Conversations
 from tokenmill.corpus.conversation_tables import conversations_of
-from tokenmill.corpus.conversations import maker_of, of_messages
+from tokenmill.corpus.conversations import of_messages
+from tokenmill.corpus.makers import maker_of
 from tokenmill.errors import ChatError
 
 TWO_TURNS = [

@@ -105,7 +105,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "tools alone": (
         {"tools_column": "t"},
-        "source.tools_column: found 't' without messages_column; allowed: with messages_column, or null",
+        "source.tools_column: found 't' without messages_column; allowed: with messages_column or pair, or null",
     ),
     "tools of a template": ({"tools_column": "t", "template": ALPACA}, "source.tools_column: found 't' without"),
     "tools of a named source": (

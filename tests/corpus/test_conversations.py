@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tokenmill.config.sources import Conversations
-from tokenmill.corpus.conversations import CanonicalConversation, ConversationError, maker_of, of_messages
+from tokenmill.corpus.conversations import CanonicalConversation, ConversationError, of_messages
+from tokenmill.corpus.makers import maker_of
 
 USER = {"role": "user", "content": "Hi"}
 CALL = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}

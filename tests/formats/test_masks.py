@@ -132,6 +132,8 @@ def test_formats_without_a_place_for_a_mask_refuse_it() -> None:
             assert "encode.pack" in (format.refusal(chat_shape(), GIB) or "")
             assert "encode.chat" in (format.refusal(shape_of("u2", False), GIB) or "")
             assert format.refusal(chat_shape(packed=False), GIB) is None
+        elif name == "trl_dpo":
+            assert "source.pair" in (format.refusal(chat_shape(), GIB) or "")
         elif name in HOLD_MASKS:
             assert format.refusal(chat_shape(), GIB) is None
             assert (format.refusal(chat_shape(packed=False), GIB) is None) == (name not in SFT)

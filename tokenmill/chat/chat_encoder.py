@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tokenmill.chat import isolated
 from tokenmill.chat.answers import AnswerCounts, added
+from tokenmill.chat.pairs import answers_of, joined, joined_texts, of_side, sides_of
 from tokenmill.chat.prefixes import flags_by_prefixes
 from tokenmill.chat.rendering import ChatSettings, Rendering, Way
 from tokenmill.chat.samples import samples_of
@@ -20,16 +21,16 @@ from tokenmill.chat.stand_ins import strings_of
 from tokenmill.chat.template import ChatTemplate
 from tokenmill.chat.turn_tokens import is_written, turn_tokens
 from tokenmill.corpus.reader import Batch
-from tokenmill.errors import TemplateError
+from tokenmill.errors import ChatError, TemplateError
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 
 class EncodedChat(NamedTuple):
     """Encoded conversations.
 
-    `input_ids`: large_list<uint32>, one list a conversation. `loss_mask`: large_list<int8> of the same lengths, 1 where a token is
-    to be learned, else 0. `texts`: large_string, the rendered texts; the ids decode to them, or to them normalized, for a tokenizer
-    that normalizes. `counts`: counts of their answers.
+    `input_ids`: large_list<uint32>, one list a conversation, or a pair. `loss_mask`: large_list<int8> of the same lengths, 1 where
+    a token is to be learned, else 0. `texts`: large_string, the rendered texts; the ids decode to them, or to them normalized, for
+    a tokenizer that normalizes. `counts`: counts of their answers.
     """
 
     input_ids: pa.LargeListArray
@@ -70,7 +71,7 @@ class ChatEncoder:
                 )
         if marks := turn_tokens(tokenizer.added_tokens, "".join(texts) + strings_of(variables)):
             tokenizer = tokenizer.with_special(marks)
-        if settings.turns == "each":
+        if settings.turns != "together":
             settings = msgspec.structs.replace(settings, mask="last")  # what is rendered are samples
         self._way = msgspec.json.encode(Way(settings, list(tokenizer.special_tokens), place))
         self._encoder = SegmentEncoder(tokenizer, place)
@@ -87,16 +88,29 @@ class ChatEncoder:
     def samples(self, batch: Batch) -> Iterator[Batch]:
         """The samples of a batch of conversations, which `encode_batch` takes: with `turns: each` those of `samples_of`, else the
         batch itself. Raises ChatError, with the conversation's number in `batch`, before the first sample."""
-        if self._settings.turns == "together" or batch.messages is None:
+        if self._settings.turns != "each" or batch.messages is None:
             return iter([batch])
         return samples_of(batch, self._mask, self._settings.train_key)
 
     def encode_batch(self, conversations: pa.LargeStringArray) -> EncodedChat:
-        """Encodes conversations or their samples, given as canonical JSON, in the calling thread.
+        """Encodes conversations or their samples, given as canonical JSON, in the calling thread. With `turns: pair`, each is a
+        pair: its ids, mask and text are those of the conversation with the chosen answer, and behind them those with the rejected
+        one.
 
         Raises ChatError, with the conversation's number, if the template refuses it, it is not canonical JSON, a character has no
         token, or its mask cannot be determined.
         """
+        if self._settings.turns != "pair":
+            return self._encoded(conversations)
+        sides = sides_of(conversations)
+        try:
+            found = self._encoded(sides)
+        except ChatError as error:
+            raise of_side(error) from None
+        mask = answers_of(found.input_ids, found.loss_mask)
+        return EncodedChat(joined(found.input_ids), joined(mask), joined_texts(found.texts), found.counts)
+
+    def _encoded(self, conversations: pa.LargeStringArray) -> EncodedChat:
         renderings = isolated.renderings(self._way, conversations)
         encoded = self._encoder.encode([_as_marked(one) for one in renderings])
         flags = encoded.flags

@@ -120,7 +120,8 @@ def _wrong_arrangement(
     names = dict.fromkeys(one.format for one in manifest.sets if one.format != INDEX_FORMAT.name)
     formats = [SET_FORMATS[name] for name in names]
     ends = manifest.begin_of_document_id, manifest.end_of_document_id
-    documents = documents_shape(subject.tokenizer, *ends, manifest.has_ids, manifest.chat is not None)
+    turns = None if manifest.chat is None else manifest.chat.turns
+    documents = documents_shape(subject.tokenizer, *ends, manifest.has_ids, turns)
     arrangement = Arrangement("validate", files, formats, documents, store.threads, store.code)
     expected = yield from arrangement.sets(units, manifest.tokens_digest())
     wrong += _wrong_numbers(manifest, arrangement)

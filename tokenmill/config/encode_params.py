@@ -20,7 +20,7 @@ from tokenmill.special_tokens import SpecialTokensInText
 
 SplitName = SourceName
 MaskRule = Literal["assistant", "all", "last", "none"]  # which tokens of a conversation are trained
-Turns = Literal["together", "each"]  # whether the trained messages of a conversation are one sample or one each
+Turns = Literal["together", "each", "pair"]  # one sample of a conversation, one for each trained message, two answers
 StopToken = Literal["trained", "next", "unchecked"]  # the special token at which a model stops
 AnswerPart = Literal["reasoning", "content", "tool_calls", "end"]  # what an answer consists of
 _SPLITS_MAX = 100
@@ -116,9 +116,9 @@ class Train(Record):
 class Chat(Record):
     """How conversations become text and which of their tokens are trained. `template`: `tokenizer` for the one that the tokenizer
     comes with, the name of one of tokenmill's, or a file. `turns`: whether a conversation is one sample, or one for each of its
-    trained messages, with the messages up to it. `train`: which parts of these messages are trained. `train_key`: one more key by
-    which messages say whether they are trained. `stop_token`: whether answers must end with a special token that is trained, and
-    whether the one behind them is.
+    trained messages, with the messages up to it, or a pair of answers to one prompt. `train`: which parts of these messages are
+    trained. `train_key`: one more key by which messages say whether they are trained. `stop_token`: whether answers must end with
+    a special token that is trained, and whether the one behind them is.
     """
 
     template: str = Field(min_length=1)
@@ -136,6 +136,10 @@ class Chat(Record):
         if turns == "each" and (mask := info.data.get("mask")) in ("all", "none"):
             raise ValueError(
                 f"found 'each' with mask: {mask}; allowed: 'together', since a sample for each message trains that message alone"
+            )
+        if turns == "pair" and (mask := info.data.get("mask")) in ("all", "none"):
+            raise ValueError(
+                f"found 'pair' with mask: {mask}; allowed: with mask: last, since a pair trains its answers"
             )
         return turns
 
@@ -232,6 +236,19 @@ class Encode(Record):
             raise ValueError(
                 f"found together with special_tokens_in_text: {info.data['special_tokens_in_text']}; allowed: only with as_text, "
                 "since messages never become special tokens"
+            )
+        return chat
+
+    @field_validator("chat")
+    @classmethod
+    def _pairs_stay_apart(cls, chat: Chat | None, info: ValidationInfo) -> Chat | None:
+        pack: Any = info.data.get("pack")
+        if chat is None or chat.turns != "pair" or pack is None:
+            return chat
+        if pack.mode != "none" or pack.long == "split" or pack.pad is not None:
+            raise ValueError(
+                f"found turns: pair with pack: {{mode: {pack.mode}, long: {pack.long}, pad: {as_yaml(pack.pad)}}}; allowed: mode: "
+                "none, long: cut or drop, and pad: null, since a row has both answers, each cut at the length by itself"
             )
         return chat
 

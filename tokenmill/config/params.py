@@ -144,10 +144,10 @@ class Params(Record):
         source: Any = info.data.get("source")
         for name, one in sources.items() if source is not None else ():
             found = conversations_of(one, source)
-            if one.tools_column is not None and (found is None or found.column is None):
+            if one.tools_column is not None and (found is None or found.template is not None):
                 raise ValueError(
-                    f"found tools_column {one.tools_column!r} for {name} without messages_column; allowed: with messages_column, "
-                    "or null"
+                    f"found tools_column {one.tools_column!r} for {name} without messages_column; allowed: with messages_column or "
+                    "pair, or null"
                 )
         return sources
 
@@ -166,13 +166,20 @@ class Params(Record):
             )
         if chats and encode.chat is None:
             raise ValueError(
-                "found chat: null with conversations (messages_column or template of source); allowed: a chat template, like "
+                "found chat: null with conversations (messages_column, template or pair of source); allowed: a chat template, like "
                 "chat: {template: chatml}"
             )
         if texts and encode.chat is not None:
             raise ValueError(
                 "found chat with documents that are texts; allowed: chat: null, or conversations: set messages_column or template "
                 "of source"
+            )
+        pairs = [name for name, one in found.items() if one is not None and one.pair is not None]
+        turns = "together" if encode.chat is None else encode.chat.turns
+        if (bool(pairs), len(pairs)) != (turns == "pair", len(found) if pairs else 0):
+            raise ValueError(
+                f"found chat.turns: {turns}, and pair in {len(pairs)} of {len(found)} sources; allowed: turns: pair with pair in "
+                "all sources, or another one without it"
             )
         return encode
 

@@ -1,6 +1,6 @@
 """The sections source and sources of params.yaml: which documents are read, and how."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -12,7 +12,7 @@ from pydantic import (
 
 from tokenmill.config.conversation_template import Template
 from tokenmill.config.record import Record, as_yaml
-from tokenmill.config.sources import EPOCHS_MAX, Conversations, DocumentFormat
+from tokenmill.config.sources import EPOCHS_MAX, Conversations, DocumentFormat, PairColumns
 from tokenmill.special_tokens import SpecialTokensInText
 
 
@@ -41,13 +41,31 @@ def share_or_number(value: object) -> object:
     return value
 
 
-def _instead_of_messages(template: Template | None, info: ValidationInfo) -> Template | None:
-    if template is not None and (column := info.data.get("messages_column")) is not None:
-        raise ValueError(f"found together with messages_column {column!r}; allowed: only one of the two")
-    return template
+def _instead_of_others(value: Any, info: ValidationInfo) -> Any:
+    for other in ("messages_column", "pair"):
+        if value is not None and (found := info.data.get(other)) is not None:
+            shown = repr(found) if isinstance(found, str) else as_yaml(found.model_dump())
+            raise ValueError(f"found together with {other} {shown}; allowed: only one of the two")
+    return value
 
 
-SourceTemplate = Annotated[Template | None, AfterValidator(_instead_of_messages)]
+class Pair(Record):
+    """The columns or keys of preference pairs. `prompt`: null if `chosen` and `rejected` are messages that begin with it."""
+
+    prompt: str | None = Field(default=None, min_length=1)
+    chosen: str = Field(min_length=1)
+    rejected: str = Field(min_length=1)
+
+    @field_validator("rejected")
+    @classmethod
+    def _three_columns(cls, rejected: str, info: ValidationInfo) -> str:
+        if len({rejected, *info.data.values()}) < 1 + len(info.data):
+            raise ValueError("found a column twice; allowed: different ones for prompt, chosen and rejected")
+        return rejected
+
+
+SourcePair = Annotated[Pair | None, AfterValidator(_instead_of_others)]
+SourceTemplate = Annotated[Template | None, AfterValidator(_instead_of_others)]
 
 
 class Source(Record):
@@ -62,6 +80,7 @@ class Source(Record):
     sources_strict: bool = False
     format: DocumentFormat | None = None
     messages_column: str | None = Field(default=None, min_length=1)
+    pair: SourcePair = None
     tools_column: str | None = Field(default=None, min_length=1)
     template: SourceTemplate = None
     unit_bytes_min: int = Field(ge=0)
@@ -81,14 +100,16 @@ class Source(Record):
     @field_validator("tools_column")
     @classmethod
     def _only_with_messages(cls, tools_column: str | None, info: ValidationInfo) -> str | None:
-        if tools_column is not None and info.data.get("messages_column", "") is None:
-            raise ValueError(f"found {tools_column!r} without messages_column; allowed: with messages_column, or null")
+        if tools_column is not None and info.data.get("messages_column", "") is None and info.data.get("pair") is None:
+            raise ValueError(
+                f"found {tools_column!r} without messages_column; allowed: with messages_column or pair, or null"
+            )
         return tools_column
 
     @property
     def conversations(self) -> Conversations | None:
         """How rows become conversations; None if documents are texts."""
-        return _conversations(self.messages_column, self.tools_column, self.template)
+        return _conversations(self.messages_column, self.tools_column, self.template, self.pair)
 
 
 _NOT_IN_DVC = ("size", "nfiles")  # DVC ignores keys with these names in its run cache (treeverse/dvc#10296)
@@ -114,6 +135,7 @@ class NamedSource(Record):
     id_column: str | None = Field(default=None, min_length=1)
     text_separator: str | None = Field(default=None, min_length=1)
     messages_column: str | None = Field(default=None, min_length=1)
+    pair: SourcePair = None
     tools_column: str | None = Field(default=None, min_length=1)
     template: SourceTemplate = None
     special_tokens_in_text: SpecialTokensInText | None = None
@@ -136,6 +158,8 @@ def conversations_of(one: NamedSource, source: Source) -> Conversations | None:
     """How rows of a named source become conversations: by its own keys, or else by those of `source`."""
     if one.template is not None:
         return _conversations(None, None, one.template)
+    if pair := one.pair or (source.pair if one.messages_column is None else None):
+        return _conversations(None, one.tools_column or source.tools_column, None, pair)
     if one.messages_column is None and source.messages_column is None:
         return source.conversations
     return _conversations(
@@ -143,8 +167,10 @@ def conversations_of(one: NamedSource, source: Source) -> Conversations | None:
     )
 
 
-def _conversations(column: str | None, tools_column: str | None, template: Template | None) -> Conversations | None:
-    if column is None and template is None:
+def _conversations(
+    column: str | None, tools_column: str | None, template: Template | None, pair: Pair | None = None
+) -> Conversations | None:
+    if column is None and template is None and pair is None:
         return None
     parts = None if template is None else tuple((role, tuple(parts)) for role, parts in template.items())
-    return Conversations(column, tools_column, parts)
+    return Conversations(column, tools_column, parts, None if pair is None else PairColumns(**pair.model_dump()))

@@ -13,16 +13,30 @@ EPOCHS_MAX = 1000
 
 
 @dataclass(frozen=True)
-class Conversations:
-    """How rows of a source become conversations: from a column of messages, or from several columns by a template.
+class PairColumns:
+    """The columns of preference pairs: two answers to one prompt. `prompt`: None if both answers have it before them."""
 
-    `column`: the column of messages; None with a template. `tools_column`: the column of tools that go with the messages.
-    `template`: the parts of each role's message, in the order of the messages; None with a column.
+    prompt: str | None
+    chosen: str
+    rejected: str
+
+
+@dataclass(frozen=True)
+class Conversations:
+    """How rows of a source become conversations: from a column of messages, from several columns by a template, or as pairs.
+
+    `column`: the column of messages; None with a template or pairs. `tools_column`: the column of tools that go with the messages.
+    `template`: the parts of each role's message, in the order of the messages; None without one. `pair`: None without pairs.
     """
 
     column: str | None
     tools_column: str | None
     template: tuple[tuple[str, tuple[str, ...]], ...] | None
+    pair: PairColumns | None = None
+
+    def as_key(self) -> dict[str, Any]:
+        """The values for keys and digests. Those of earlier versions have no `pair`."""
+        return {name: value for name, value in asdict(self).items() if name != "pair" or value is not None}
 
 
 @dataclass(frozen=True)
@@ -39,7 +53,7 @@ class Reading:
     def as_key(self) -> dict[str, Any]:
         """The values that decide how documents are read, for the key of a unit."""
         found: dict[str, Any] = {"text": self.text_column, "id": self.id_column, "separator": self.separator}
-        return found if self.conversations is None else found | {"conversations": asdict(self.conversations)}
+        return found if self.conversations is None else found | {"conversations": self.conversations.as_key()}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tokenmill.config.conversation_template import ROLES, TemplatePart, parse_part
-from tokenmill.config.sources import Conversations
 
 _ROLE_OF_SHAREGPT = {
     "system": "system",
@@ -51,24 +50,6 @@ class Maker(NamedTuple):
     columns: tuple[str, ...]
     params: tuple[str, ...]
     make: Callable[[Sequence[Any]], CanonicalConversation]
-
-
-def maker_of(conversations: Conversations) -> Maker:
-    """The maker of a source's conversations.
-
-    Its values are JSON values; with a template, each is a text or None.
-    """
-    if conversations.template is not None:
-        columns, make = _by_template(conversations.template)
-        return Maker(columns, ("template",) * len(columns), make)
-    assert conversations.column is not None
-    if conversations.tools_column is None:
-        return Maker((conversations.column,), ("messages_column",), lambda values: of_messages(values[0], None))
-    return Maker(
-        (conversations.column, conversations.tools_column),
-        ("messages_column", "tools_column"),
-        lambda values: of_messages(values[0], values[1]),
-    )
 
 
 def of_messages(messages: Any, tools: Any) -> CanonicalConversation:
@@ -207,7 +188,7 @@ def _too_deep(where: str) -> ConversationError:
     return ConversationError(f"{where}: expected at most {_LEVELS_MAX} levels of lists and objects; found more")
 
 
-def _by_template(
+def by_template(
     template: Sequence[tuple[str, Sequence[str]]],
 ) -> tuple[tuple[str, ...], Callable[[Sequence[Any]], CanonicalConversation]]:
     """The columns of a template, and a function that makes a conversation from their values."""

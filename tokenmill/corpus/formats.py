@@ -17,12 +17,13 @@ from tokenmill.config.sources import Conversations, Reading
 from tokenmill.corpus.arrow_sizes import checked_batches
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
 from tokenmill.corpus.conversation_tables import conversations_of
-from tokenmill.corpus.conversations import Maker, maker_of
+from tokenmill.corpus.conversations import Maker
 from tokenmill.corpus.decompression import decompressed
 from tokenmill.corpus.json_values import as_lines, form_of
 from tokenmill.corpus.jsonl import LineReader, conversation_reader, line_reader
 from tokenmill.corpus.limits import UNBOUNDED, BoundedFile, Limits
 from tokenmill.corpus.line_faults import OnBadLine
+from tokenmill.corpus.makers import maker_of
 from tokenmill.corpus.page_sizes import is_of, rows_within
 from tokenmill.corpus.parquet_files import open_parquet
 from tokenmill.corpus.shard_files import open_arrow

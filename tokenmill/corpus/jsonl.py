@@ -115,6 +115,7 @@ _TYPES = {
     "messages_column": list[Any] | str,
     "tools_column": list[Any] | str | None,
     "template": str | None,
+    "pair": list[Any] | str,
 }
 
 
@@ -122,6 +123,8 @@ def _key(name: str, param: str) -> Key:
     match param:
         case "messages_column":
             return Key(name, param, "an array of messages, or its JSON text", (list, str))
+        case "pair":
+            return Key(name, param, "a text or an array of messages", (list, str))
         case "tools_column":
             kinds = (list, str, type(None))
             return Key(name, param, "an array of tools, its JSON text, or null", kinds, is_optional=True)

@@ -1,5 +1,6 @@
 """The entries of a dataset's manifest: its input files, its own files, and how one was made of the other."""
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer
@@ -7,7 +8,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.config.encode_params import AnswerPart, MaskRule, Pack, Shuffle, Turns
 from tokenmill.config.record import Record
-from tokenmill.config.sources import Conversations, DocumentFormat
+from tokenmill.config.source_params import Pair
+from tokenmill.config.sources import Conversations, DocumentFormat, PairColumns
 from tokenmill.special_tokens import SpecialTokensInText
 
 
@@ -98,12 +100,13 @@ class Origin(Record):
 
 
 class ConversationsEntry(Record):
-    """How rows of the input files become conversations: `source.messages_column` and `source.tools_column`, or
-    `source.template`."""
+    """How rows of the input files become conversations: `source.messages_column` and `source.tools_column`, `source.template`, or
+    `source.pair`, whose key exists only for pairs."""
 
     messages_column: str | None
     tools_column: str | None
     template: dict[str, list[str]] | None
+    pair: Pair | None = None
 
 
 class ReadingEntry(Record):
@@ -116,9 +119,12 @@ class ReadingEntry(Record):
     conversations: ConversationsEntry | None = None
     format: DocumentFormat | None = None
 
-    def not_written(self) -> set[str]:
+    def not_written(self) -> dict[str, Any]:
         """The fields that manifest.json leaves out."""
-        return {name for name in ("conversations", "format") if getattr(self, name) is None}
+        left_out: dict[str, Any] = {name: True for name in ("conversations", "format") if getattr(self, name) is None}
+        if self.conversations is not None and self.conversations.pair is None:
+            left_out["conversations"] = {"pair"}
+        return left_out
 
 
 class SourceEntry(ReadingEntry):
@@ -140,8 +146,8 @@ class ChatEntry(Record):
 
     `tool_use_template`: the tokenizer's own template for conversations with tools; `template` is null if the tokenizer has no
     other. `train_key`: encode.chat.train_key. `train_next`: whether the special token after an answer is trained. `turns`:
-    encode.chat.turns, if a conversation is a sample for each trained message. `untrained`: the parts of answers that are
-    not trained. Without a value, these keys are missing. `answers`: sums over the files."""
+    encode.chat.turns, if it is not `together`. `untrained`: the parts of answers that are not trained. Without a value, these keys
+    are missing. `answers`: sums over the files."""
 
     template: str | None
     template_name: str
@@ -247,6 +253,7 @@ def entry_of(conversations: Conversations | None) -> ConversationsEntry | None:
         messages_column=conversations.column,
         tools_column=conversations.tools_column,
         template=None if parts is None else {role: list(some) for role, some in parts},
+        pair=None if conversations.pair is None else Pair(**asdict(conversations.pair)),
     )
 
 
@@ -256,4 +263,5 @@ def conversations_of(entry: ConversationsEntry | None) -> Conversations | None:
         return None
     parts = entry.template
     template = None if parts is None else tuple((role, tuple(some)) for role, some in parts.items())
-    return Conversations(entry.messages_column, entry.tools_column, template)
+    pair = None if entry.pair is None else PairColumns(**entry.pair.model_dump())
+    return Conversations(entry.messages_column, entry.tools_column, template, pair)

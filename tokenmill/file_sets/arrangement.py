@@ -22,6 +22,7 @@ from tokenmill.file_sets.items import (
     answers_of_part,
     index_of_part,
     items_of_part,
+    pack_pairs_of_part,
     pack_part,
     read_segments,
     tokens_of_sources,
@@ -65,19 +66,23 @@ class SetFacts(msgspec.Struct, frozen=True):
 
 
 class PackTask(Task[SetFacts], frozen=True, kw_only=True):
-    """Packs the documents of a part into sequences, and writes their segments. `has_mask`: whether they have loss masks."""
+    """Packs the documents of a part into sequences, and writes their segments. `documents`: their shape."""
 
     part: Part
     pack: Pack
-    has_mask: bool
+    documents: Shape
 
     def run(self, folder: Path, advance: Advance) -> SetFacts:
         """Writes the segments (see Task)."""
-        packing = pack_part(self.part, self.pack.length, self.pack.mode, self.pack.long)
+        more: dict[str, int] = {}
+        if self.documents.is_pair:
+            packing, more = pack_pairs_of_part(self.part, self.documents, self.pack.length, self.pack.long)
+        else:
+            packing = pack_part(self.part, self.pack.length, self.pack.mode, self.pack.long)
+            if self.documents.has_mask:
+                more = answers_of_part(self.part, packing.segments)
         write_segments(packing.segments, folder / _SEGMENTS_FILE)
-        numbers = {name: int(n) for name, n in packing._asdict().items() if name != "segments"}
-        if self.has_mask:
-            numbers |= answers_of_part(self.part, packing.segments)
+        numbers = {name: int(n) for name, n in packing._asdict().items() if name != "segments"} | more
         n_tokens = int(packing.segments.n_tokens.sum())
         return SetFacts(packing.n_sequences, n_tokens, numbers, tokens_of_sources(self.part, packing.segments))
 
@@ -228,7 +233,7 @@ class Arrangement:
                 key=unit_key(stage="pack", part=keys[i]),
                 part=part,
                 pack=self._files.pack,
-                has_mask=self.shape.has_mask,
+                documents=self._documents,
             )
             for n, (i, part) in enumerate(parts.items())
         ]

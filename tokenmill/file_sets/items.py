@@ -15,7 +15,7 @@ from tokenmill.corpus.dropped import Starts
 from tokenmill.corpus.text_digests import text_keys
 from tokenmill.dataset.document_index import places_of, read_unit_index, split_keys
 from tokenmill.dataset.splits import repeats, split_of
-from tokenmill.file_sets.packing import Long, Mode, Packing, Segments, n_cut_answers, pack
+from tokenmill.file_sets.packing import Long, Mode, Packing, PairSides, Segments, n_cut_answers, pack, pack_pairs
 from tokenmill.file_sets.packing import part as sequences_between
 from tokenmill.file_sets.sequences import (
     NO_LABEL,
@@ -28,7 +28,7 @@ from tokenmill.file_sets.sequences import (
 )
 from tokenmill.formats.index import ITEMS as INDEX_ITEMS
 from tokenmill.formats.parquet import read_ahead
-from tokenmill_reader.formats.columns import schema_of
+from tokenmill_reader.formats.columns import list_values, schema_of
 from tokenmill_reader.formats.items import Shape
 from tokenmill_reader.regular_files import naming
 
@@ -190,6 +190,36 @@ def _stops(segments: Segments, length_min: int) -> Iterator[int]:
 def pack_part(part: Part, length: int, mode: Mode, long: Long) -> Packing:
     """Packs the chosen documents of a part into sequences."""
     return pack(chosen_lengths(part.units, part.choice), length, mode, long)
+
+
+def pack_pairs_of_part(part: Part, documents: Shape, length: int, long: Long) -> tuple[Packing, dict[str, int]]:
+    """Packs the pairs of a part. Also gives numbers: `n_trained`, their trained tokens, `n_cut_answers`, the pairs that lose some
+    of these, and `n_equal_pairs`, those of them that are left out because cutting would make both sides equal."""
+    found: list[tuple[int, int, int, int]] = []
+    n_trained = 0
+    for batch in _documents_of_part(part, documents):
+        (ids, offsets), (mask, _) = list_values(batch["input_ids"]), list_values(batch["loss_mask"])
+        n_trained += int(mask.sum())
+        bounds = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+        found += [_sides(ids[start:end], mask[start:end]) for start, end in bounds]
+    sides = PairSides(*np.array(found, np.int64).reshape(-1, 4).T)
+    packing, n_long, n_equal = pack_pairs(sides, length, long)
+    return packing, {"n_trained": n_trained, "n_cut_answers": n_long, "n_equal_pairs": n_equal}
+
+
+def _sides(ids: npt.NDArray[Any], mask: npt.NDArray[np.int8]) -> tuple[int, int, int, int]:
+    """The fields of PairSides for one pair."""
+    edges = np.flatnonzero(np.diff(mask, prepend=0, append=0))
+    if len(edges) != 4:
+        raise ValueError(
+            f"expected a pair, with two trained answers; found {len(edges) // 2} stretches of trained tokens"
+        )
+    prompt, chosen, second, stop = edges.tolist()
+    start = second - prompt
+    one, other = ids[:chosen], ids[start:stop]
+    n = min(len(one), len(other))
+    differ = np.flatnonzero(one[:n] != other[:n])
+    return chosen, stop - start, start, int(differ[0]) if len(differ) else n
 
 
 def answers_of_part(part: Part, segments: Segments) -> dict[str, int]:

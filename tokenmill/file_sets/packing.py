@@ -100,6 +100,57 @@ def pack(lengths: Integers, length: int, mode: Mode, long: Long) -> Packing:
     )
 
 
+class PairSides(NamedTuple):
+    """The two sides of pairs, each a prompt and an answer: int64 arrays with an element for each pair.
+
+    `chosen`, `rejected`: the tokens of a side up to the end of its answer. `start`: where the rejected side begins in the document.
+    `n_same`: the tokens that both sides begin with.
+    """
+
+    chosen: Integers
+    rejected: Integers
+    start: Integers
+    n_same: Integers
+
+
+def pack_pairs(sides: PairSides, length: int, long: Long) -> tuple[Packing, int, int]:
+    """A sequence of two segments, the sides, for each pair. Also gives how many pairs are longer than `length`, and how many of
+    these are left out because their sides would be equal.
+
+    `long`: what becomes of a pair of which a side has more than `length` tokens. `cut`: the first `length` tokens of each side are
+    kept, unless that makes them equal, as where the prompt alone fills them. `drop`: the pair is left out.
+
+    >>> sides = PairSides(*(np.array(one) for one in ([4, 9, 3], [5, 7, 4], [4, 9, 3], [2, 6, 2])))
+    >>> packing, n_long, n_equal = pack_pairs(sides, 6, "cut")
+    >>> [one.tolist() for one in packing.segments], n_long, n_equal
+    ([[0, 0, 1, 1], [0, 0, 2, 2], [0, 4, 0, 3], [4, 5, 3, 4]], 1, 1)
+    """
+    lengths = np.stack([sides.chosen, sides.rejected])
+    kept = np.minimum(lengths, length)
+    is_long = (lengths > length).any(axis=0)
+    is_equal = (kept[0] == kept[1]) & (sides.n_same >= kept[0])
+    is_out = is_long & is_equal if long == "cut" else is_long
+    document = np.flatnonzero(~is_out)
+    start = np.stack([np.zeros_like(sides.start), sides.start])
+    segments = Segments(
+        np.repeat(np.arange(len(document)), 2),
+        np.repeat(document, 2),
+        start[:, document].T.reshape(-1),
+        kept[:, document].T.reshape(-1),
+    )
+    packing = Packing(
+        segments,
+        len(document),
+        n_padding=0,
+        n_split_documents=0,
+        n_cut_tokens=int((lengths - kept)[:, document].sum()),
+        n_dropped_documents=int(is_out.sum()),
+        n_dropped_tokens=int(lengths[:, is_out].sum()),
+        n_empty_documents=0,
+    )
+    return packing, int(is_long.sum()), int((is_long & is_equal).sum()) if long == "cut" else 0
+
+
 def n_cut_answers(segments: Segments, trained_ends: Integers) -> int:
     """The number of conversations that lose a trained token. `trained_ends`: the position after each one's last trained token, 0
     without one.

@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import partial
 from math import ceil
 
+from tokenmill.config.encode_params import Turns
 from tokenmill.corpus.shard_ranges import ends_chunk
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.entries import Files, MixedSource
@@ -68,17 +69,20 @@ def plan_sets(units: Sequence[EncodedUnit], files: Files, id_bytes: int, threads
 
 
 def documents_shape(
-    tokenizer: Tokenizer, begin_id: int | None, end_id: int | None, has_names: bool, has_mask: bool = False
+    tokenizer: Tokenizer, begin_id: int | None, end_id: int | None, has_names: bool, turns: Turns | None = None
 ) -> Shape:
-    """The shape of a dataset's documents. `has_mask`: they are conversations."""
-    return Shape(tokenizer.id_max, tokenizer.digest, begin_id, end_id, has_names, has_mask=has_mask)
+    """The shape of a dataset's documents. `turns`: encode.chat.turns of conversations; None for texts."""
+    is_pair = turns == "pair"
+    return Shape(
+        tokenizer.id_max, tokenizer.digest, begin_id, end_id, has_names, has_mask=turns is not None, is_pair=is_pair
+    )
 
 
 def shape_of(files: Files, documents: Shape) -> Shape:
     """The shape of the items of the sets, given that of their documents."""
     if files.pack is None or files.pack.output == "index":
         return documents
-    return replace(documents, length=files.pack.length, has_labels=files.pack.labels)
+    return documents.packed(files.pack.length, files.pack.labels)
 
 
 def _passes(

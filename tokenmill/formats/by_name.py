@@ -15,6 +15,7 @@ from tokenmill.formats.nanogpt import NANOGPT
 from tokenmill.formats.olmo import OLMO
 from tokenmill.formats.olmo_sft import OLMO_SFT
 from tokenmill.formats.parquet import PARQUET
+from tokenmill.formats.trl_dpo import TRL_DPO
 
 SET_FORMATS: Mapping[str, Format] = {
     one.name: one
@@ -31,6 +32,7 @@ SET_FORMATS: Mapping[str, Format] = {
         OLMO_SFT,
         MEGATRON_SFT,
         MEGATRON_SFT_PARQUET,
+        TRL_DPO,
     )
 }
 """How the files of a set are written and read, by the format's name."""

@@ -77,7 +77,7 @@ _SOURCE = re.compile(r"source\.(?!glob$|unit_bytes_)|sources\b")
 _SELECTING = re.compile(r"source\.(glob|format)$|sources\b")
 """The parameters that decide which files are documents."""
 
-_READING = r"source\.(?!glob$|drop$)|sources\.[^.]+(\.(text_|id_|messages_|tools_|template)|$)"
+_READING = r"source\.(?!glob$|drop$)|sources\.[^.]+(\.(text_|id_|messages_|tools_|template|pair)|$)"
 _DECIDING = {
     "count": re.compile(rf"{_READING}|count\.(pattern|weights)"),
     "encode": re.compile(

@@ -46,8 +46,7 @@ def measure_sets(units: Sequence[EncodedUnit], encoder: Encoder, project: Projec
         return NO_SETS
     files = files_of(params, encoder.tokenizer)
     files = files.model_copy(update={"splits": {}, "split_group": None, "shuffle": None})
-    has_mask = encoder.entry is not None
-    documents = documents_shape(encoder.tokenizer, encoder.begin_id, encoder.end_id, project.has_ids, has_mask)
+    documents = documents_shape(encoder.tokenizer, encoder.begin_id, encoder.end_id, project.has_ids, encoder.turns)
     arrangement = Arrangement("plan", files, [SET_FORMATS[name] for name in names], documents, 1, "")
     refuse_formats(names, params, arrangement.shape)
     sets = Driver(scratch, UnitStore(scratch)).run(arrangement.sets(units, ""), Threads(1))

@@ -37,7 +37,7 @@ def conversations_of(manifest: Manifest, tokens: Path, tables: Path, tokenizer: 
         "tokens_trained": chat.n_trained,
         "trained_share": chat.n_trained / max(manifest.n_tokens, 1),
         "without_trained": index.n_untrained,
-        **({} if chat.turns == "together" else _of_samples(manifest, index)),
+        **({} if chat.turns != "each" else _of_samples(manifest, index)),
         **({} if chat.answers is None else chat.answers._asdict()),
         "cut": {split: of["n_cut_answers"] for split, of in manifest.packed.items() if "n_cut_answers" in of},
         "messages": [{"messages": n, "conversations": times} for n, times in sorted(index.n_messages.items())],

@@ -15,6 +15,7 @@ from tokenmill.corpus.bad_documents import ColumnError
 from tokenmill.corpus.drop import DroppedDocument
 from tokenmill.corpus.dropped import without
 from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.makers import maker_of
 from tokenmill.corpus.reader import read_batches
 from tokenmill.corpus.units import Piece, Unit, source_name
 from tokenmill.errors import CorpusError, DamagedError, ParamsError
@@ -144,7 +145,7 @@ def _read_columns(piece: Piece) -> set[str | None]:
     assert source is not None
     if source.conversations is None:
         return {source.text_column}
-    return {source.conversations.column, source.conversations.tools_column} - {None}
+    return set() if source.conversations.template else set(maker_of(source.conversations).columns)
 
 
 def _beginning(

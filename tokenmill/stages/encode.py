@@ -70,7 +70,7 @@ def _refuse_formats(project: Project, encoders: Sequence[Encoder]) -> None:
     params = project.params.encode
     formats = params.set_formats(project.sources.values())
     for one in encoders:
-        shape = documents_shape(one.tokenizer, one.begin_id, one.end_id, project.has_ids, one.entry is not None)
+        shape = documents_shape(one.tokenizer, one.begin_id, one.end_id, project.has_ids, one.turns)
         refuse_formats(formats, params, shape_of(files_of(params, one.tokenizer), shape))
 
 

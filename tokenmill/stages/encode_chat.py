@@ -1,6 +1,6 @@
 """encode, for conversations: the chat template that params.yaml asks for, and the limits that its loss masks must keep."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -127,10 +127,13 @@ def tell_of_answers(answers: AnswerCounts, turns: Turns) -> None:
         )
 
 
-def check_cut(params: Chat, pack: Pack, units: Sequence[EncodedUnit]) -> None:
+def check_cut(params: Chat, pack: Pack, units: Sequence[EncodedUnit], packed: Mapping[str, Mapping[str, int]]) -> None:
     """Raises CorpusError if packing leaves out trained tokens of more conversations than `encode.chat.cut_max` allows. Each counts
-    once, however often a mixture repeats it."""
+    once, however often a mixture repeats it. Pairs count as they are packed: `packed` has the numbers of each split."""
     if pack.long == "split":
+        return
+    if params.turns == "pair":
+        _check_cut_pairs(params, pack, packed)
         return
     n_documents = n_cut = 0
     first: list[str] = []
@@ -143,16 +146,37 @@ def check_cut(params: Chat, pack: Pack, units: Sequence[EncodedUnit]) -> None:
             [row] = index.slice(i, 1).to_pylist()
             shard, first_row = unit.pieces[row["piece"]]
             first.append(f"  {shard}, row {first_row + row['row']}: {row['n_tokens']:,} tokens")
-    allowed = params.cut_max if isinstance(params.cut_max, int) else params.cut_max * n_documents
-    if n_cut <= allowed:
-        return
-    most = params.cut_max if isinstance(params.cut_max, int) else f"{params.cut_max * 100:g} %"
-    raise CorpusError(
-        [
-            f"encode.pack: {n_cut:,} of {n_documents:,} conversations lose trained tokens, because they are longer than "
-            f"{pack.length:,} tokens; encode.chat.cut_max allows {most}. The first:",
-            *first,
-            "Raise encode.pack.length, set encode.pack.long: split, or raise encode.chat.cut_max.",
-        ],
-        code="TM212",
+    if n_cut > _allowed(params, n_documents):
+        raise CorpusError(
+            [
+                f"encode.pack: {n_cut:,} of {n_documents:,} conversations lose trained tokens, because they are longer than "
+                f"{pack.length:,} tokens; encode.chat.cut_max allows {_most(params)}. The first:",
+                *first,
+                "Raise encode.pack.length, set encode.pack.long: split, or raise encode.chat.cut_max.",
+            ],
+            code="TM212",
+        )
+
+
+def _check_cut_pairs(params: Chat, pack: Pack, packed: Mapping[str, Mapping[str, int]]) -> None:
+    n_pairs, n_cut, n_equal = (
+        sum(of[name] for of in packed.values() for name in names)
+        for names in (("n_sequences", "n_dropped_documents"), ("n_cut_answers",), ("n_equal_pairs",))
     )
+    if n_cut > _allowed(params, n_pairs):
+        raise CorpusError(
+            "encode.pack",
+            f"{n_cut:,} of {n_pairs:,} pairs lose trained tokens, because an answer with its prompt is longer than "
+            f"{pack.length:,} tokens, and {n_equal:,} of them are left out because both sides would be equal; "
+            f"encode.chat.cut_max allows {_most(params)}.",
+            "Raise encode.pack.length, or raise encode.chat.cut_max.",
+            code="TM212",
+        )
+
+
+def _allowed(params: Chat, n_documents: int) -> float:
+    return params.cut_max if isinstance(params.cut_max, int) else params.cut_max * n_documents
+
+
+def _most(params: Chat) -> str:
+    return str(params.cut_max) if isinstance(params.cut_max, int) else f"{params.cut_max * 100:g} %"

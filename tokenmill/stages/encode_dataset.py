@@ -142,12 +142,10 @@ def _write_sets(project: Project, corpus: EncodedCorpus, directory: Path) -> Rou
         files = files.model_copy(update={"epochs": epochs})
     contents = ((unit.output, one.facts.tokens_sha256) for unit, one in zip(corpus.units, corpus.done, strict=True))
     made_from = tokens_digest(encoder.tokenizer.digest, contents)
-    documents = documents_shape(
-        encoder.tokenizer, encoder.begin_id, encoder.end_id, project.has_ids, encoder.entry is not None
-    )
+    documents = documents_shape(encoder.tokenizer, encoder.begin_id, encoder.end_id, project.has_ids, encoder.turns)
     written = yield from write_sets(project, encoded, files, documents, made_from, directory)
     if params.chat is not None and params.pack is not None:
-        check_cut(params.chat, params.pack, encoded)
+        check_cut(params.chat, params.pack, encoded, written.packed)
     return files if formats else None, written
 
 

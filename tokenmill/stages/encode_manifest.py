@@ -82,7 +82,7 @@ def source_entries(
 def _digest(source: Source, sources: Mapping[str | None, DocumentSource], params: Encode) -> str:
     """The digest of the parameters that decide bytes of the dataset. The manifest itself lists the
     shards, and dropped.parquet what was left out."""
-    unset = {key for key in ("messages_column", "tools_column", "template") if getattr(source, key) is None}
+    unset = {key for key in ("messages_column", "pair", "tools_column", "template") if getattr(source, key) is None}
     no_chat: dict[str, Any] = {}
     if params.chat is None:
         no_chat = {"chat": True}
@@ -98,4 +98,6 @@ def _digest(source: Source, sources: Mapping[str | None, DocumentSource], params
 def _deciding(source: DocumentSource) -> dict[str, Any]:
     """The fields of a named source that decide bytes. For texts there is no key `conversations`, so earlier digests stay valid."""
     fields = asdict(source) | {"globs": None}
+    if source.conversations is not None:
+        fields["conversations"] = source.conversations.as_key()
     return {key: value for key, value in fields.items() if key != "conversations" or value is not None}

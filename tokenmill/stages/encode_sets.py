@@ -57,9 +57,12 @@ def _reasons(format: Format, params: Encode, shape: Shape) -> Iterator[str]:
     """Yields why a format is refused. Formats with the same reason get the same text."""
     if trains_all(format.name, params):
         shape = replace(shape, has_mask=False)
+    pack, facts = params.pack, FORMATS[format.name]
+    if shape.is_pair and not (facts.only_pairs or facts.holds_pairs):
+        yield "its readers would train the rejected answers of pairs, too; choose trl_dpo, parquet or arrow"
+        return
     if reason := format.refusal(shape, params.part_bytes):
         yield reason
-    pack, facts = params.pack, FORMATS[format.name]
     if facts.needs_end and shape.end_id is None and not shape.has_mask:
         yield (
             "its reader finds documents by the token that ends them, and encode.end_of_document is null. Set it to a special "

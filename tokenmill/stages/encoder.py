@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tokenmill.artifacts.golden import checked_tokenizer
 from tokenmill.chat.chat_encoder import ChatEncoder
-from tokenmill.config.encode_params import Encode
+from tokenmill.config.encode_params import Encode, Turns
 from tokenmill.dataset.entries import ChatEntry
 from tokenmill.errors import ParamsError
 from tokenmill.layout import TOKENIZER_DIRECTORY
@@ -23,6 +23,11 @@ class Encoder(NamedTuple):
     end_id: int | None
     entry: ChatEntry | None = None
     chat: ChatEncoder | None = None
+
+    @property
+    def turns(self) -> Turns | None:
+        """encode.chat.turns; None for texts."""
+        return None if self.entry is None else self.entry.turns
 
 
 def read_encoders(root: Path, params: Encode, cache_mb_max: int) -> tuple[Encoder, dict[int, Encoder]]:

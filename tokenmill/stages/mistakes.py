@@ -189,7 +189,8 @@ def _check_encode(params: Params, tokenizer: Tokenizer) -> None:
     begin_id = special_id(tokenizer, "begin_of_document", encode.begin_of_document)
     end_id = special_id(tokenizer, "end_of_document", encode.end_of_document)
     files = files_of(encode, tokenizer)
-    shape = documents_shape(tokenizer, begin_id, end_id, params.has_ids, encode.chat is not None)
+    turns = None if encode.chat is None else encode.chat.turns
+    shape = documents_shape(tokenizer, begin_id, end_id, params.has_ids, turns)
     if params.tokenizer is None:
         shape = _as_learned(shape, asked)
     refuse_formats(encode.set_formats(params.document_sources()), encode, shape_of(files, shape))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +32,7 @@ class Shape:
     `id_max`: the tokenizer's largest id. `begin_id`, `end_id`: the ids that begin and end every document, or None. `has_names`:
     documents have string ids; otherwise a document's id is its row. `length`: the largest number of tokens of a sequence; None:
     the items are documents. `has_labels`: sequences have labels. `has_mask`: the documents are conversations, whose tokens have a
-    loss mask.
+    loss mask. `is_pair`: each is a pair of them, with the chosen answer and with the rejected one, and so is each sequence.
     """
 
     id_max: int
@@ -43,11 +43,17 @@ class Shape:
     length: int | None = None
     has_labels: bool = False
     has_mask: bool = False
+    is_pair: bool = False
 
     @property
     def ids(self) -> np.dtype[Any]:
         """The type of the ids in files, little-endian: uint16 if the largest id fits, else uint32."""
         return np.dtype("<u2" if self.id_max < 2**16 else "<u4")
+
+    def packed(self, length: int, has_labels: bool) -> Shape:
+        """The shape of the sequences that these documents are packed into. `length`: encode.pack.length, which of a pair each
+        conversation may have."""
+        return replace(self, length=length * 2 if self.is_pair else length, has_labels=has_labels)
 
 
 class Lists(NamedTuple):
