@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).parent.parent
 TITLED = r'^```yaml title="(.*?)"\n(.*?)^```$'  # the settings file of a trainer
 RECIPES = sorted((REPOSITORY / "docs/recipes").glob("*.md"))
 # These ask for other versions than the lock has, so their pages are tested in an environment where they are installed.
-OWN_ENVIRONMENT = ("axolotl", "llamafactory", "torchtitan")
+OWN_ENVIRONMENT = ("axolotl", "llamafactory", "llmfoundry", "torchtitan")
 WORDS = ["the", "cat", "dog", "sat", "on", "a", "mat", "log", "naïve", "café", "of", "and", "saw", "東京", "small"]
 
 
