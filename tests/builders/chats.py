@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -214,3 +215,23 @@ def a_conversation(chance: random.Random, tools: bool, thinking: bool) -> tuple[
             )
         messages.append(answer)
     return messages, TOOLS if tools and chance.random() < 0.7 else None
+
+
+def without_tags(name: str) -> str:
+    """The text of a named template without its generation tags."""
+    return re.sub(r"\{%-? (end)?generation -?%\}", "", template_text(name))
+
+
+def learned(one: ChatEncoder, messages: list[dict[str, Any]], name: str = "plain") -> str:
+    """The text of the tokens of a conversation that are trained. `name`: the encoder's tokenizer."""
+    found = encoded(one, messages)
+    ids, mask = found.input_ids[0].as_py(), found.loss_mask[0].as_py()
+    return tokenizer(name).decode([id for id, flag in zip(ids, mask, strict=True) if flag])
+
+
+def bare(text: str) -> str:
+    """The text without white space and empty thinking, of which generation tags may enclose more or less."""
+    return re.sub(r"<think>\s*</think>|\s", "", text)
+
+
+TURNS = [told("user", "one"), told("assistant", "cat"), told("user", "two"), told("assistant", "sat")]

@@ -5,9 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
-from tests.builders.chats import VARIABLES, encoded, tokenizer, told
-from tests.chat.test_origins import bare
-from tests.chat.test_prefixes import without_tags
+from tests.builders.chats import VARIABLES, bare, encoded, learned, tokenizer, told, without_tags
 from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.named import template_text
 from tokenmill.chat.rendering import ChatSettings
@@ -34,9 +32,7 @@ WRITTEN = {
 
 def trained(template: str, answer: dict[str, Any], untrained: list[AnswerPart], name: str = "plain") -> str:
     settings = ChatSettings(template, "assistant", VARIABLES, untrained=untrained)
-    found = encoded(ChatEncoder(tokenizer(name), settings, "x"), [told("user", "a"), answer])
-    ids, mask = found.input_ids[0].as_py(), found.loss_mask[0].as_py()
-    return tokenizer(name).decode([id for id, flag in zip(ids, mask, strict=True) if flag])
+    return learned(ChatEncoder(tokenizer(name), settings, "x"), [told("user", "a"), answer], name)
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
@@ -68,9 +64,10 @@ def test_the_marker_of_the_next_role_is_an_end() -> None:
     messages = [told("user", "a"), told("assistant", "b"), told("user", "c")]
     for untrained, wanted in (([], "b\n<|im_start|>"), (["end"], "b\n"), (["content"], "<|im_start|>")):
         settings = ChatSettings(template, "assistant", VARIABLES, train_next=True, untrained=untrained)
-        found = encoded(ChatEncoder(tokenizer("plain"), settings, "x"), messages)
-        ids = [id for id, flag in zip(found.input_ids[0].as_py(), found.loss_mask[0].as_py(), strict=True) if flag]
-        assert tokenizer("plain").decode(ids).removeprefix("<|im_start|>assistant\n") == wanted
+        assert (
+            learned(ChatEncoder(tokenizer("plain"), settings, "x"), messages).removeprefix("<|im_start|>assistant\n")
+            == wanted
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,11 @@
 """Masks by the origin of characters: templates that write earlier answers otherwise than the last one."""
 
 import random
-import re
 from typing import Any
 
 import pytest
 
-from tests.builders.chats import TOOLS, VARIABLES, a_conversation, encoded, encoder, told
-from tests.chat.test_prefixes import TURNS, learned, without_tags
+from tests.builders.chats import TURNS, VARIABLES, a_conversation, bare, encoded, encoder, learned, told, without_tags
 from tokenmill.chat.conversation import Conversation
 from tokenmill.chat.origins import SignedText, followed, has_signs, kept_words
 from tokenmill.chat.template import ChatTemplate
@@ -24,11 +22,6 @@ THINKS_FIRST = (
     "{{ '<think>\n' + m.reasoning_content + '\n</think>\n' }}{% endif %}{{ m.content + '<|im_end|>\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' }}{% endif %}"
 )
-
-
-def bare(text: str) -> str:
-    """Without white space and empty thinking, with which a tag may be around more or less."""
-    return re.sub(r"<think>\s*</think>|\s", "", text)
 
 
 @pytest.mark.parametrize("template", ["qwen3", "deepseek"])
@@ -151,4 +144,4 @@ def test_tool_calls_and_results_keep_their_origin() -> None:
     for template in ("qwen3", "deepseek"):
         found = learned(encoder(template=without_tags(template)), messages)
         assert bare(found) == bare(learned(encoder(template=template), messages))
-        assert TOOLS and found.count('"city": "東京"') == 2
+        assert found.count('"city": "東京"') == 2

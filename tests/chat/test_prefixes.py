@@ -1,22 +1,25 @@
 """Masks of templates without generation tags: by what the conversation up to a message begins with."""
 
 import random
-import re
 from typing import Any
 
 import pytest
 
-from tests.builders.chats import VARIABLES, a_conversation, encoded, encoder, tokenizer, told
+from tests.builders.chats import (
+    TURNS,
+    VARIABLES,
+    a_conversation,
+    encoded,
+    encoder,
+    learned,
+    tokenizer,
+    told,
+    without_tags,
+)
 from tokenmill.chat import prefixes
-from tokenmill.chat.chat_encoder import ChatEncoder
-from tokenmill.chat.named import template_text
 from tokenmill.chat.segments import SegmentEncoder
 from tokenmill.chat.template import ChatTemplate
 from tokenmill.errors import ChatError
-
-
-def without_tags(name: str) -> str:
-    return re.sub(r"\{%-? (end)?generation -?%\}", "", template_text(name))
 
 
 def naive(name: str, template: str, messages: list[dict[str, Any]], tools: Any, mask: str) -> list[int]:
@@ -64,15 +67,6 @@ def test_masks_are_those_of_the_definition(name: str, template: str, mask: Any) 
         assert encoded(one, messages).loss_mask[0].as_py() == wanted
         n_compared += sum(wanted) > 0
     assert n_compared == 15
-
-
-def learned(one: ChatEncoder, messages: list[dict[str, Any]]) -> str:
-    found = encoded(one, messages)
-    ids, mask = found.input_ids[0].as_py(), found.loss_mask[0].as_py()
-    return tokenizer("plain").decode([id for id, flag in zip(ids, mask, strict=True) if flag])
-
-
-TURNS = [told("user", "one"), told("assistant", "cat"), told("user", "two"), told("assistant", "sat")]
 
 
 def test_what_follows_the_prompt_is_learned() -> None:
