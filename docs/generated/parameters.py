@@ -26,7 +26,7 @@ _BY_CHECK = {  # what a validator takes that the type alone does not say
 _MEANINGS = {  # of keys that a new project's params.yaml does not have
     "sources.glob": "the files of the source: a glob or a list of globs",
     "count.approximate": "only null, in a params.yaml of an earlier version; counts are always exact",
-    "sources.license": "the licence of its documents for the dataset's card; null: the card names none for it",
+    "sources.license": "the licence of its documents for the dataset's card; null: that of `source`",
     "sources.format": "the format of its files, whatever their names; without the key, that of `source`",
     "sources.text_column": "the column or key that holds a document's text; null: that of `source`",
     "sources.id_column": "the column or key that holds its id, or null for rows; without the key, that of `source`",
