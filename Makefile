@@ -23,8 +23,9 @@ test: setup ## every quick test
 test-slow: setup ## the tests that take longer: whole builds, killed processes, clusters
 	@$(BIN)/python -m pytest -n 3 --dist worksteal -m slow
 
-snapshots: setup ## writes again what each shape of tokenizer is and gives (tests/snapshots): review the changes in git
+snapshots: setup ## writes again what tokenizers and chat templates give (tests/snapshots, tests/chat): review the changes in git
 	@$(BIN)/python -m tests.snapshots.test_snapshots
+	@$(BIN)/python -m tests.chat.test_families
 
 test-faults: setup ## builds under faults of the machine: killed, failing calls, full disk, bad inputs (hours; MODES="errors order": some)
 	@$(BIN)/python -m tests.faults $(MODES)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from docs.generated import commands, contents, errors, figures, formats, parameters
+from docs.generated import commands, contents, errors, families, figures, formats, parameters
 
 ROOT = Path(__file__).parent.parent.parent
 PARTS: dict[str, Callable[[], str]] = {
@@ -16,6 +16,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "pages": contents.links,
     "commands": commands.page,
     "parameters": parameters.page,
+    "families": families.page,
     "formats": formats.files,
     "formats-packed": formats.readers,
     "formats-opened": formats.opened,
