@@ -242,7 +242,7 @@ def test_counts_without_their_provenance_are_named_with_what_to_do(project: Proj
     path.unlink()
     done = project.cli("build", "--only", "train-vocab")
     assert done.returncode == 2
-    assert f"{path}: missing; an older tokenmill counted" in done.stderr
+    assert f"{path}: missing: an older tokenmill made the counts" in done.stderr
     path.write_text('{"shards": []}', encoding="utf-8")
     done = project.cli("build", "--only", "train-vocab")
     assert done.returncode == 2

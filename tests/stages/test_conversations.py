@@ -251,8 +251,8 @@ def test_conversations_that_lose_their_answer_are_counted_and_limited(talks: Pro
 
 def test_a_message_whose_rendering_is_no_beginning_of_the_whole_is_named(talks: Project) -> None:
     (talks.root / "odd.jinja").write_text(
-        "{% for message in messages %}{{ message.role }}{% if messages | length == 3 %}!{% endif %}\n"
-        "{{ message.content }}\n{% endfor %}"
+        "{% for message in messages %}{{ message.role }}\n"
+        "{{ message.content }}{% if messages | length == 3 %}!{% endif %}\n{% endfor %}"
     )
     talks.depend("odd.jinja", "train-vocab", "encode")
     talks.set(encode__chat={"template": "odd.jinja"})
@@ -292,7 +292,7 @@ def test_a_plan_counts_the_tokens_and_the_text_of_the_template(talks: Project) -
         ({"encode__chat": {"template": "chatlm"}}, "found 'chatlm'"),
         (
             {"encode__chat": {"template": "gemma"}},
-            "gemma marks turns with <start_of_turn>, <end_of_turn>, that are no added tokens",
+            "gemma marks turns with <start_of_turn>, <end_of_turn>, which are not added tokens",
         ),
         ({"encode__chat": {"template": "tokenizer"}}, "the tokenizer has no chat template"),
         ({"encode__chat": {"template": "chatml", "mask": "user"}}, "encode.chat.mask: found 'user'"),
