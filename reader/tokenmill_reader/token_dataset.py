@@ -195,10 +195,13 @@ class TokenDataset:
         }
 
     def __repr__(self) -> str:
+        """Names the data, as Grain's DataLoader expects: it takes a state if this text is the same."""
+        files = self._files
         what = f"{self._kind} of {self._length} ids" if self._length is not None else self._kind
-        split = "" if self._files.split is None else f" of {self._files.split}"
+        names = "/".join(filter(None, (files.split, files.source, f"epoch-{files.epoch}" if files.epoch else None)))
         order = "" if self._seed is None else f", shuffled with seed {self._seed} for epoch {self.epoch}"
-        return f"<TokenDataset: {self._n_items:,} {what}{split}, {self.format}{order}>"
+        of = f" of {names}" if names else ""
+        return f"<TokenDataset: {self._n_items:,} {what}{of}, {self.format}{order}, data {files.digest[:16]}>"
 
     def _blocks(self, method: str) -> Blocks:
         if isinstance(self._view, Documents) and self._seed is None:

@@ -260,6 +260,7 @@ def test_splits_and_epochs_are_chosen(tmp_path: Path) -> None:
     ]
     write_dataset(tmp_path, [], sets, 60_000, {"train": 0.5, "validation": 0.5}, shuffle=Shuffle(seed=0, epochs=2))
     assert tokenmill.open(tmp_path, "validation", epoch=1)[0].tolist() == [11]
+    assert " of validation/epoch-1, " in repr(tokenmill.open(tmp_path, "validation", epoch=1))
     assert tokenmill.open(tmp_path, "train")[0].tolist() == [0]
     for arguments, message in (
         (
@@ -356,3 +357,12 @@ def test_a_folder_may_be_an_entry_of_a_listing(tmp_path: Path) -> None:
     documents_dataset(tmp_path / "tokens", DOCUMENTS, ["arrow"])
     [entry] = os.scandir(tmp_path)
     assert len(tokenmill.open(entry)) == len(ALL)
+
+
+def test_the_text_of_a_dataset_names_its_data(tmp_path: Path) -> None:
+    mine, other = ([[[1, 2], [3]]], [[[1, 2], [4]]])
+    for name, parts in (("mine", mine), ("copy", mine), ("other", other)):
+        documents_dataset(tmp_path / name, parts, ["arrow"])
+    texts = [repr(tokenmill.open(tmp_path / name)) for name in ("mine", "copy", "other")]
+    assert texts[0] == texts[1] != texts[2]
+    assert re.fullmatch(r"<TokenDataset: 2 documents, arrow, data [0-9a-f]{16}>", texts[0])
