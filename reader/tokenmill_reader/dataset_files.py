@@ -179,7 +179,7 @@ def _shape(manifest: Manifest) -> Shape:
 
 
 def _digest(manifest: Manifest, tokens_digest: str) -> str:
-    """See DatasetFiles. Further formats do not change it, nor does the size of the files of documents."""
+    """See DatasetFiles. Further formats do not change it, nor does the number of parts, nor the size of the files of documents."""
     files = manifest.files
     if files is None or not files.is_arranged:
         return tokens_digest
@@ -188,6 +188,7 @@ def _digest(manifest: Manifest, tokens_digest: str) -> str:
         "shuffle": None if files.shuffle is None else files.shuffle._asdict(),
         "pack": None if files.pack is None else files.pack._asdict(),
     }
+    del decides["min_parts"]  # it cuts files, after documents are packed
     if files.pack is None:
         del decides["file_bytes"], decides["pad_id"]
     return hashlib.sha256(json.dumps([tokens_digest, decides], sort_keys=True).encode()).hexdigest()

@@ -119,7 +119,8 @@ class Pack(NamedTuple):
 
 class Files(NamedTuple):
     """How the documents are arranged in the file sets: the parameters of `encode` that decide it. `pad_id`: the id that fills
-    sequences up. `epochs`: how many passes over each named source the first split has, as a fraction like "3/2"."""
+    sequences up. `epochs`: how many passes over each named source the first split has, as a fraction like "3/2". `min_parts`: how
+    many parts each set has at least; None if that was not asked for."""
 
     file_bytes: int
     splits: dict[str, float]
@@ -128,6 +129,7 @@ class Files(NamedTuple):
     pack: Optional[Pack]
     pad_id: Optional[int]
     epochs: dict[str, str]
+    min_parts: Optional[int]
 
     @property
     def is_arranged(self) -> bool:
@@ -401,6 +403,7 @@ _FILES = record(
         ),
         "pad_id": Field(optional(whole)),
         "epochs": Field(dict_of(_passes), dict),
+        "min_parts": Field(optional(whole), lambda: None),
     },
 )
 _SOURCE = record(

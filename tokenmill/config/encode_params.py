@@ -160,6 +160,7 @@ class Encode(Record):
 
     formats: list[Annotated[str, AfterValidator(is_format)]] = Field(min_length=1)
     file_bytes: int | None = Field(default=1 << 30, ge=1 << 16, le=1 << 40)
+    min_parts: int | None = Field(default=None, ge=1, le=1 << 16)
     splits: dict[SplitName, Annotated[float, Field(gt=0, le=1)]] = Field(default={})
     split_group: str | None = Field(default=None, min_length=1)
     shuffle: Shuffle | None = None
@@ -172,14 +173,16 @@ class Encode(Record):
 
     def set_formats(self, sources: Iterable[DocumentSource]) -> list[str]:
         """The formats of the file sets. Parquet is left out if the documents' own files would equal its set: without splits,
-        shuffle, packing and weights of sources."""
+        shuffle, packing, weights of sources, and a number of parts."""
         is_mixed = any((one.epochs, one.tokens) != (1.0, None) for one in sources)
-        is_arranged = bool(self.splits) or self.shuffle is not None or self.pack is not None or is_mixed
+        asked = (self.shuffle, self.pack, self.min_parts)
+        is_arranged = bool(self.splits) or is_mixed or any(one is not None for one in asked)
         return [one for one in self.formats if one != "parquet" or is_arranged]
 
     @property
     def part_bytes(self) -> int:
-        """How many bytes of token ids a part of a set has at most, unless one unit has more. All formats have the same parts."""
+        """How many bytes of token ids a part of a set has at most, unless one unit has more. All formats have the same parts, which
+        `min_parts` cuts into further files."""
         if self.file_bytes is not None:
             return self.file_bytes
         return min(FORMATS[name].file_bytes for name in self.formats)

@@ -196,7 +196,7 @@ class TableFile(Record):
 class Files(Record):
     """How the documents are arranged in the file sets: the parameters of `encode` that decide it. `pad_id`: the id that fills
     sequences up to their length. `epochs`: how many passes over each named source the first split has, as a fraction like "3/2".
-    """
+    `min_parts`: the key exists only if it is not null."""
 
     file_bytes: int
     splits: dict[str, float]
@@ -205,6 +205,11 @@ class Files(Record):
     pack: Pack | None
     pad_id: int | None
     epochs: dict[str, str] = Field(default={})
+    min_parts: int | None = None
+
+    def not_written(self) -> set[str]:
+        """The fields that manifest.json leaves out."""
+        return {"min_parts"} if self.min_parts is None else set()
 
 
 class SetPart(Record):

@@ -192,6 +192,8 @@ class Manifest(Record):
         left_out["shards"] = {"__all__": of_shards}
         if self.source is not None:
             left_out["source"] = self.source.not_written()
+        if self.files is not None:
+            left_out["files"] = self.files.not_written()
         if self.sources:
             left_out["sources"] = {i: one.not_written() for i, one in enumerate(self.sources)}
         return left_out | (dict.fromkeys(_SINCE_5, True) if self.format_version < 5 else {})

@@ -16,11 +16,12 @@ from tokenmill.config.encode_params import Pack
 from tokenmill.console import Advance
 from tokenmill.corpus.dropped import Starts
 from tokenmill.dataset.entries import Files, MixedSource
+from tokenmill.file_sets.cuts import DocumentFiles, cut, document_files
+from tokenmill.file_sets.index_items import index_of_part
 from tokenmill.file_sets.items import (
     EncodedUnit,
     Part,
     answers_of_part,
-    index_of_part,
     items_of_part,
     pack_pairs_of_part,
     pack_part,
@@ -154,6 +155,14 @@ class _Arranged(NamedTuple):
         return None if self.packing is None else read_segments(self.packing)
 
 
+class _Slice(NamedTuple):
+    """Items of a part for one file. `items`: their numbers in the part. `documents`: the files that an index names."""
+
+    arranged: _Arranged
+    items: range
+    documents: DocumentFiles
+
+
 class Arrangement:
     """The file sets of one dataset.
 
@@ -193,18 +202,18 @@ class Arrangement:
         has_index = files.pack is not None and files.pack.output == "index"
         sets = []
         for one, parts in zip(planned, arranged, strict=True):
+            documents = document_files([part.part.n_documents for part in parts], files.min_parts)
             for format in [*self._formats, *[INDEX_FORMAT] * has_index]:
                 once = has_index and not _is_index(format)  # documents in the order of the dataset, for all epochs
                 if once and one.epoch:
                     continue
                 epoch = None if once else one.epoch
-                if files.shuffle is not None and not once:
-                    made, before = self._shuffled(format, one, parts, tokens_digest)
-                    sets.append(ArrangedSet(format, one.split, one.source, epoch, made, before))
-                else:
-                    sets.append(
-                        ArrangedSet(format, one.split, one.source, epoch, list(self._in_order(format, one, parts)), [])
-                    )
+                made, before = (
+                    self._shuffled(format, one, parts, documents, tokens_digest)
+                    if files.shuffle is not None and not once
+                    else (list(self._in_order(format, one, parts, documents)), [])
+                )
+                sets.append(ArrangedSet(format, one.split, one.source, epoch, made, before))
         return sets
 
     def prepare(self, sets: Sequence[ArrangedSet]) -> Rounds[list[str]]:
@@ -255,28 +264,49 @@ class Arrangement:
         content = [[unit.content, unit.source] for unit in part.units]
         return unit_key(stage="part", units=content, choice=part.choice.as_key(part.units), **self._decides)
 
-    def _in_order(self, format: Format, one: PlannedSet, parts: Sequence[_Arranged]) -> Iterator[ArrangedFile]:
-        """The files of an unshuffled set: one for each part, or one for all."""
-        numbered = list(enumerate(parts))
-        for i, group in enumerate([numbered] if format.one_file and parts else [[part] for part in numbered]):
-            number = i if _is_index(format) else None
-            places = [_places(part) for _, part in group] if format.has_places else None
-            keys = [part.key for _, part in group]
-            key = unit_key(stage="write", format=format.name, number=number, parts=keys, places=places)
+    def _in_order(
+        self, format: Format, one: PlannedSet, parts: Sequence[_Arranged], documents: Sequence[DocumentFiles]
+    ) -> Iterator[ArrangedFile]:
+        """The files of an unshuffled set: one or more for each part, or one for all."""
+        is_packed = _is_index(format) or self.shape.length is not None
+        n_items = [part.n_items if is_packed else part.part.n_documents for part in parts]
+        ranges = cut(n_items, None if format.one_file else self._files.min_parts)
+        slices = [
+            _Slice(part, items, files)
+            for part, some, files in zip(parts, ranges, documents, strict=True)
+            for items in some
+        ]
+        n_items_of = dict(zip((part.key for part in parts), n_items, strict=True))
+        for i, group in enumerate([slices] if format.one_file and parts else [[one] for one in slices]):
+            number = group[0].documents.as_key if _is_index(format) else None
+            places = [_places(some.arranged) for some in group] if format.has_places else None
+            keys = [some.arranged.key for some in group]
+            cuts = [
+                [some.items.start, some.items.stop] for some in group if len(some.items) < n_items_of[some.arranged.key]
+            ]
+            more = {"items": cuts} if cuts else {}
+            key = unit_key(stage="write", format=format.name, number=number, parts=keys, places=places, **more)
             yield ArrangedFile(f"{format.name} {_folder(one)}{i}", key, partial(self._items, format, group))
 
-    def _items(self, format: Format, parts: Sequence[tuple[int, _Arranged]]) -> Iterator[pa.RecordBatch]:
-        for number, one in parts:
-            segments = one.segments()
+    def _items(self, format: Format, slices: Sequence[_Slice]) -> Iterator[pa.RecordBatch]:
+        for one in slices:
+            segments = one.arranged.segments()
             if _is_index(format):
                 assert segments is not None
-                yield from index_of_part(number, segments)
+                yield from index_of_part(one.documents, segments, one.items)
             else:
                 rows = segments if self.shape.length is not None else None
-                yield from items_of_part(one.part, rows, self.shape, self._documents, self._files.pad_id)
+                yield from items_of_part(
+                    one.arranged.part, rows, one.items, self.shape, self._documents, self._files.pad_id
+                )
 
     def _shuffled(
-        self, format: Format, one: PlannedSet, parts: Sequence[_Arranged], tokens_digest: str
+        self,
+        format: Format,
+        one: PlannedSet,
+        parts: Sequence[_Arranged],
+        documents: Sequence[DocumentFiles],
+        tokens_digest: str,
     ) -> tuple[list[ArrangedFile], list[BucketsTask]]:
         """The files of a shuffled set, and the tasks that put its items into buckets."""
         assert self._files.shuffle is not None
@@ -286,7 +316,8 @@ class Arrangement:
             n_tokens = n_items * self.shape.length
         n_bytes = n_tokens * self._id_bytes
         kind = "index" if _is_index(format) else "file" if format.one_file else "files"
-        buckets = buckets_of(n_items, n_bytes, n_bytes + 1 if format.one_file else self._files.file_bytes)
+        file_bytes, n_files_min = self._files.file_bytes, self._files.min_parts or 1
+        buckets = buckets_of(n_items, n_bytes, *((n_bytes + 1, 1) if format.one_file else (file_bytes, n_files_min)))
         order = one.order(n_items, self._files.shuffle.seed, tokens_digest)
         first, before = 0, []
         for i, part in enumerate(parts):
@@ -300,8 +331,8 @@ class Arrangement:
             before.append(
                 BucketsTask(
                     name=f"shuffle {kind} {_folder(one)}{i}",
-                    key=unit_key(stage="shuffle", number=i if _is_index(format) else None, **decides),
-                    items=partial(self._items, format, [(i, part)]),
+                    key=unit_key(stage="shuffle", number=documents[i].as_key if _is_index(format) else None, **decides),
+                    items=partial(self._items, format, [_Slice(part, range(part.n_items), documents[i])]),
                     first=first,
                     order=order,
                     buckets=buckets,

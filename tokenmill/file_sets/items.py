@@ -26,13 +26,11 @@ from tokenmill.file_sets.sequences import (
     starts,
     unlearned_starts,
 )
-from tokenmill.formats.index import ITEMS as INDEX_ITEMS
 from tokenmill.formats.parquet import read_ahead
 from tokenmill_reader.formats.columns import list_values, schema_of
 from tokenmill_reader.formats.items import Shape
 from tokenmill_reader.regular_files import naming
 
-_INDEX_ROWS = 1 << 16
 _SEQUENCE_TOKENS = 1 << 22  # sequences are made in groups of about this many tokens
 
 Numbers = npt.NDArray[np.int64]
@@ -105,43 +103,61 @@ def chosen_lengths(units: Iterable[EncodedUnit], choice: Choice) -> Numbers:
 
 
 def items_of_part(
-    part: Part, segments: Segments | None, shape: Shape, documents: Shape, pad_id: int | None
+    part: Part, segments: Segments | None, wanted: range, shape: Shape, documents: Shape, pad_id: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """The items of a part in the order of the dataset: its documents, or its sequences if `segments` says what makes them.
+    """Items of a part in the order of the dataset: documents, or sequences if `segments` says what makes them.
 
-    `shape`, `documents`: the shapes of the items and of documents. `pad_id`: fills sequences up to their length; None: no padding.
+    `wanted`: the numbers of these items in the part. `shape`, `documents`: the shapes of the items and of documents. `pad_id`:
+    fills sequences up to their length; None: no padding.
     """
     if segments is None:
-        return _documents_of_part(part, documents)
-    return _sequences_of_part(part, segments, shape, documents, pad_id)
+        return _documents_of_part(part, documents, wanted)
+    return _sequences_of_part(part, segments, wanted, shape, documents, pad_id)
 
 
-def _documents_of_part(part: Part, shape: Shape) -> Iterator[pa.RecordBatch]:
+def _documents_of_part(part: Part, shape: Shape, wanted: range) -> Iterator[pa.RecordBatch]:
+    rows_of = None if len(wanted) == part.n_documents else _rows_of(part, wanted)
     read = -1
-    for i, batch in read_ahead([unit.tokens for unit in part.units]):
+    for i, at, batch in read_ahead([unit.tokens for unit in part.units], rows_of):
         if i != read:
-            read, at, unit = i, 0, part.units[i]
+            read, unit = i, part.units[i]
             index = read_unit_index(unit.index, ["piece", "row", "sha256", "group"])
             is_chosen = part.choice.of(unit, index)
+            if rows_of is not None:
+                is_chosen[: rows_of[i].start] = is_chosen[rows_of[i].stop :] = False
             pieces, rows = (index[name].combine_chunks() for name in ("piece", "row"))
         own = places_of(pieces.slice(at, len(batch)), rows.slice(at, len(batch)), unit.pieces)
         columns = [own[name] if name in own else batch[name] for name in schema_of(shape).names]
         made = pa.RecordBatch.from_arrays(columns, schema=schema_of(shape))
         mask = is_chosen[at : at + len(batch)]
-        at += len(batch)
         if mask.all():
             yield made
         elif mask.any():
             yield made.filter(pa.array(mask))
 
 
+def _rows_of(part: Part, wanted: range) -> list[range]:
+    """The rows of each unit's file from the first to the last of its chosen documents that are in `wanted`."""
+    found, at = [], 0
+    for unit in part.units:
+        rows = np.empty(0, np.int64)
+        if at < wanted.stop:
+            rows = np.flatnonzero(part.choice.of(unit, read_unit_index(unit.index, ["sha256", "group"])))
+        some = rows[max(wanted.start - at, 0) : max(wanted.stop - at, 0)]
+        found.append(range(int(some[0]), int(some[-1]) + 1) if len(some) else range(0))
+        at += len(rows)
+    return found
+
+
 def _sequences_of_part(
-    part: Part, segments: Segments, shape: Shape, documents: Shape, pad_id: int | None
+    part: Part, segments: Segments, wanted: range, shape: Shape, documents: Shape, pad_id: int | None
 ) -> Iterator[pa.RecordBatch]:
     """The sequences in the order of `segments`, some millions of tokens at a time. Documents are held from their first sequence to
     their last: at most those of a window of the packing."""
     assert shape.length is not None
-    held = _Held(_documents_of_part(part, documents), ["input_ids", *["loss_mask"] * shape.has_mask])
+    # Where files of sequences meet, the documents of both are read twice: at most those of a window of the packing.
+    of_file, segments = sequences_between(segments, wanted.start, wanted.stop)
+    held = _Held(_documents_of_part(part, documents, of_file), ["input_ids", *["loss_mask"] * shape.has_mask])
     needed = np.minimum.accumulate(segments.document[::-1])[::-1]  # the first document that is still needed
     first = at = 0
     for stop in _stops(segments, shape.length if pad_id is not None else 0):
@@ -197,7 +213,7 @@ def pack_pairs_of_part(part: Part, documents: Shape, length: int, long: Long) ->
     of these, and `n_equal_pairs`, those of them that are left out because cutting would make both sides equal."""
     found: list[tuple[int, int, int, int]] = []
     n_trained = 0
-    for batch in _documents_of_part(part, documents):
+    for batch in _documents_of_part(part, documents, range(part.n_documents)):
         (ids, offsets), (mask, _) = list_values(batch["input_ids"]), list_values(batch["loss_mask"])
         n_trained += int(mask.sum())
         bounds = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
@@ -246,21 +262,6 @@ def tokens_of_sources(part: Part, segments: Segments) -> dict[str, int]:
     for unit, n_tokens in zip(part.units, np.bincount(of_unit, segments.n_tokens, len(part.units)), strict=True):
         found[unit.source] += int(n_tokens)
     return found
-
-
-def index_of_part(number: int, segments: Segments) -> Iterator[pa.RecordBatch]:
-    """The segments of each sequence of a part, as rows of the index of sequences. `number`: the part's number."""
-    n_sequences = int(segments.sequence[-1]) + 1 if len(segments.sequence) else 0
-    bounds = np.searchsorted(segments.sequence, np.arange(n_sequences + 1))
-    values = (np.full(len(segments.document), number), segments.document, segments.start, segments.n_tokens)
-    for first in range(0, n_sequences, _INDEX_ROWS):
-        offsets = bounds[first : first + _INDEX_ROWS + 1]
-        at = pa.array((offsets - offsets[0]).astype(np.int32))
-        columns = [
-            pa.ListArray.from_arrays(at, pa.array(one[offsets[0] : offsets[-1]], pa.int64()), type=field.type)
-            for one, field in zip(values, INDEX_ITEMS, strict=True)
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=INDEX_ITEMS)
 
 
 def write_segments(segments: Segments, path: Path) -> None:

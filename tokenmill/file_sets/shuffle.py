@@ -35,15 +35,25 @@ class Buckets(NamedTuple):
         return max(-(-self.n_items // self.per_file), 1)
 
 
-def buckets_of(n_items: int, n_bytes: int, file_bytes: int) -> Buckets:
-    """Buckets and files of equal numbers of positions, for items with `n_bytes` of ids in all.
+def buckets_of(n_items: int, n_bytes: int, file_bytes: int, n_files_min: int = 1) -> Buckets:
+    """Buckets and files of equal numbers of positions, for items with `n_bytes` of ids in all. `n_files_min`: there are at least
+    as many files, or as many as items.
 
     >>> buckets_of(1000, 64 << 20, 64 << 20)
     Buckets(n_items=1000, per_bucket=500, per_file=1000)
+    >>> buckets_of(1000, 64 << 20, 64 << 20, 3)
+    Buckets(n_items=1000, per_bucket=334, per_file=334)
     """
     per_file = max(-(-n_items // max(-(-n_bytes // file_bytes), 1)), 1)
     per_bucket = max(-(-per_file // max(-(-min(n_bytes, file_bytes) // BUCKET_BYTES), 1)), 1)
-    return Buckets(n_items, per_bucket, -(-per_file // per_bucket) * per_bucket)
+    made = Buckets(n_items, per_bucket, -(-per_file // per_bucket) * per_bucket)
+    n_files_min = min(n_files_min, n_items)
+    if made.n_files >= n_files_min:
+        return made
+    even = -(-n_items // n_files_min)
+    per_file = even if -(-n_items // even) >= n_files_min else n_items // n_files_min
+    n_buckets = min(max(-(-n_bytes // n_files_min // BUCKET_BYTES), 1), per_file)
+    return Buckets(n_items, per_file // n_buckets, per_file // n_buckets * n_buckets)
 
 
 def scatter(items: Iterator[pa.RecordBatch], first: int, order: Order, buckets: Buckets, path: Path) -> int:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import product
+from itertools import accumulate, pairwise, product
 from pathlib import Path
 
 import pyarrow as pa
@@ -97,27 +97,39 @@ def _row_groups(path: Path, shape: pa.Schema) -> Iterator[Callable[[Sequence[pa.
 
 def read_tokens(path: Path) -> Iterator[pa.RecordBatch]:
     """The rows of a dataset file, batch by batch. Raises ValidationError if it is not such a file."""
-    for group in range(_n_groups(path)):
+    for group in range(len(_rows_of_groups(path))):
         yield from _read_group(path, group)
 
 
-def read_ahead(paths: Sequence[Path]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of several dataset files, batch by batch, each with the index of its file. Two row groups are decoded at the same
-    time, while the caller uses earlier ones. Raises ValidationError as `read_tokens` does."""
-    groups = ((i, path, group) for i, path in enumerate(paths) for group in range(_n_groups(path)))
+def read_ahead(
+    paths: Sequence[Path], wanted: Sequence[range] | None = None
+) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    """The rows of several dataset files, batch by batch, each with the index of its file and the number of its first row there.
+    Two row groups are decoded at the same time, while the caller uses earlier ones. `wanted`: the rows of each file that are
+    needed; row groups without any are not read. Raises ValidationError as `read_tokens` does."""
     with ThreadPoolExecutor(_N_AHEAD, thread_name_prefix="read") as pool:
-        waiting: deque[tuple[int, Future[list[pa.RecordBatch]]]] = deque()
-        for i, path, group in groups:
-            waiting.append((i, pool.submit(_read_group, path, group)))
-            if len(waiting) > _N_AHEAD:
-                first, future = waiting.popleft()
-                yield from ((first, batch) for batch in future.result())
-        for first, future in waiting:
-            yield from ((first, batch) for batch in future.result())
+        waiting: deque[tuple[int, int, Future[list[pa.RecordBatch]]]] = deque()
+        for i, path in enumerate(paths):
+            if wanted is not None and not wanted[i]:
+                continue
+            for group, rows in enumerate(_rows_of_groups(path)):
+                if wanted is not None and (rows.stop <= wanted[i].start or wanted[i].stop <= rows.start):
+                    continue
+                waiting.append((i, rows.start, pool.submit(_read_group, path, group)))
+                if len(waiting) > _N_AHEAD:
+                    yield from _numbered(*waiting.popleft())
+        for one in waiting:
+            yield from _numbered(*one)
 
 
-def _n_groups(path: Path) -> int:
-    """The number of row groups of a dataset file. Raises ValidationError if it is not such a file."""
+def _numbered(file: int, row: int, batches: Future[list[pa.RecordBatch]]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    for batch in batches.result():
+        yield file, row, batch
+        row += len(batch)
+
+
+def _rows_of_groups(path: Path) -> list[range]:
+    """The rows of each row group of a dataset file. Raises ValidationError if it is not such a file."""
     with reading(path), parquet_file(path) as file:
         found = file.schema_arrow
         either = (True, False)
@@ -129,7 +141,8 @@ def _n_groups(path: Path) -> int:
                 f"loss_mask and sha256; found {named(found)}.",
                 "Delete the dataset and build it again.",
             )
-        return int(file.num_row_groups)
+        sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+        return [range(a, b) for a, b in pairwise(accumulate(sizes, initial=0))]
 
 
 def _read_group(path: Path, group: int) -> list[pa.RecordBatch]:

@@ -15,6 +15,9 @@ from tokenmill.plan.measuring_sets import SetRates
 _IN_BUCKETS = 40  # bytes of an item besides its ids, while a set is shuffled
 _LABEL_BYTES = 8  # of a token's label and position, while a set is shuffled
 _FILES_BYTES = Estimate(7_000, 25_000, 50_000)  # of a small set: its files, and the facts in the unit store
+_PART_BYTES = Estimate(
+    500, 2_000, 8_000
+)  # of each further file of a set: its head, its entry in the manifest, and its facts
 _UNSURE, _UNSURE_MIXED = 0.03, 0.25  # the half-width as a share: of tokens, and of the tokens of each source
 _UNSURE_LENGTHS = 0.15  # where the length of a document decides how many of its tokens are in sequences
 
@@ -61,7 +64,8 @@ def estimate_sets(
         buckets = tokens * ((rates.n_tokens * in_buckets + rates.n_items * _IN_BUCKETS) * epochs * kinds)
     n_sets = (len(formats) + is_index) * max(len(params.splits), 1) * (epochs if shuffle else len(sources))
     beside = tokens * (2 * rates.segment_bytes)  # encode and validate have them
-    return Sets(sets, buckets, beside + _FILES_BYTES * n_sets)
+    beside = beside + _FILES_BYTES * n_sets + _PART_BYTES * (n_sets * ((params.min_parts or 1) - 1))
+    return Sets(sets, buckets, beside)
 
 
 def _n_tokens(

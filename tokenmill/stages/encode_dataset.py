@@ -195,6 +195,7 @@ def files_of(params: Encode, tokenizer: Tokenizer) -> Files:
     pad = None if params.pack is None else params.pack.pad
     return Files(
         file_bytes=params.part_bytes,
+        min_parts=params.min_parts,
         splits=params.splits,
         split_group=params.split_group,
         shuffle=params.shuffle,

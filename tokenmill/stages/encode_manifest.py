@@ -83,13 +83,15 @@ def _digest(source: Source, sources: Mapping[str | None, DocumentSource], params
     """The digest of the parameters that decide bytes of the dataset. The manifest itself lists the
     shards, and dropped.parquet what was left out."""
     unset = {key for key in ("messages_column", "pair", "tools_column", "template") if getattr(source, key) is None}
-    no_chat: dict[str, Any] = {}
+    left_out: dict[str, Any] = {}  # earlier digests stay valid
     if params.chat is None:
-        no_chat = {"chat": True}
+        left_out["chat"] = True
     elif params.chat.turns == "together":
-        no_chat = {"chat": {"turns"}}  # earlier digests stay valid
+        left_out["chat"] = {"turns"}
+    if params.min_parts is None:
+        left_out["min_parts"] = True
     deciding = source.model_dump_json(exclude={"glob", "license", "drop"} | unset) + params.model_dump_json(
-        exclude=no_chat
+        exclude=left_out
     )
     named = [_deciding(one) for name, one in sources.items() if name is not None]
     return hashlib.sha256((deciding + (json.dumps(named) if named else "")).encode()).hexdigest()
