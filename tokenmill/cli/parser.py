@@ -9,7 +9,7 @@ from tokenmill.errors import EXIT_CODES, UsageError, did_you_mean
 GROUPS = {
     "build": ("init", "plan", "build", "pin"),
     "inspect": ("status", "info", "view", "locate", "verify", "check", "diff", "doctor"),
-    "share": ("publish", "fetch", "upload", "download", "gc"),
+    "share": ("publish", "fetch", "convert", "upload", "download", "gc"),
     "schedule": ("refresh", "serve"),
     "help": ("explain", "completion"),
 }

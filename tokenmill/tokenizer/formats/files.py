@@ -12,11 +12,8 @@ from tokenmill_reader.regular_files import read
 
 _CODE = ("tokenizer.py", "tokenization*.py", "tokenizer*.pkl", "tokenizer*.pickle")
 _CONFIG = "tokenizer_config.json"
-_OTHERS = ("vocab.json", "merges.txt", "vocab.txt", "tekken.json")
-_CONVERT = (
-    "Make a tokenizer.json of it once, in Python with transformers (and sentencepiece for a .model): "
-    "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER). Then name NEW_FOLDER."
-)
+_OTHERS = ("vocab.json", "merges.txt", "tekken.json")
+_CONVERT = "Make a tokenizer.json of it once: tokenmill convert FILE NEW_FOLDER. Then name NEW_FOLDER."
 _RANK = re.compile(rb"[A-Za-z0-9+/]+={0,2} \d+\r?\n")
 _PROTOBUF = b"\n"
 """The first byte of a SentencePiece model: its first field is a piece."""
@@ -41,7 +38,7 @@ def read_tokenizer_file(file: Path) -> bytes:
         near = difflib.get_close_matches(place.name, names, n=3, cutoff=0.4) or names[:3]
         hint = f" Nearest there: {', '.join(near)}." if near else ""
         if place.name == "tokenizer.json" and (
-            other := [name for name in names if name in _OTHERS or name.endswith(".model")]
+            other := [name for name in names if name in _OTHERS or name.endswith((".model", ".gguf"))]
         ):
             hint = f" There is {' and '.join(other)}. {_CONVERT}"
         if "@" in place.name:
@@ -71,7 +68,7 @@ def _check_kind(file: Path, content: bytes) -> None:
             "Copy it to a file whose name ends with .tiktoken, and give pattern= (--pattern).",
         )
     if content.startswith(_PROTOBUF) and (file.suffix == ".model" or b"<unk>" in content[:_HEAD_BYTES]):
-        raise TokenizerError(file, "a SentencePiece model, which tokenmill does not read.", _CONVERT)
+        raise TokenizerError(file, "a SentencePiece model; expected a tokenizer.json.", _CONVERT)
 
 
 def _check_beside(file: Path) -> None:

@@ -1,0 +1,174 @@
+"""Tokenizers in the files of other programs: what is written is read back, and what would give other ids is refused."""
+
+import base64
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders.character_tokenizers import document as trained_characters
+from tests.builders.tokenizer_files import DOCUMENT, ISOLATED, changed, loaded, split
+from tests.builders.trained import TOKENIZER
+from tokenmill import Tokenizer, _core
+from tokenmill.cli.convert import _FORMATS
+from tokenmill.cli.main import main
+from tokenmill.errors import TokenizerError
+from tokenmill.tokenizer.conversions.convert import FORMATS, convert, read_form
+from tokenmill.tokenizer.conversions.gguf import PATTERNS
+from tokenmill.tokenizer.conversions.pieces import Kind, Normalization, Piece, document_of, merges_of
+
+TEXTS = ("the cat sat", "  the  mat\n\n12 345, äöü 中文 👍", "", " ", "<|endoftext|> abab")
+PIECES = [
+    Piece("<unk>", 0, Kind.UNKNOWN),
+    Piece("<s>", 0, Kind.CONTROL),
+    *(Piece(f"<0x{byte:02X}>", 0, Kind.BYTE) for byte in range(256)),
+    Piece("ab", -0.0, Kind.NORMAL),
+    Piece("▁ab", -1.0, Kind.NORMAL),
+    Piece("abb", -2.0, Kind.NORMAL),
+    Piece("bb", -3.0, Kind.NORMAL),
+    Piece("▁", -4.0, Kind.NORMAL),
+    Piece("a", -5.0, Kind.NORMAL),
+    Piece("b", -6.0, Kind.NORMAL),
+]
+PLAIN = Normalization(None, adds_mark=True, joins_spaces=False)
+
+
+def test_a_merge_makes_each_piece_of_each_two_pieces_the_highest_score_first() -> None:
+    pairs = ["a b", "▁ ab", "a bb", "ab b", "b b"]  # of ab, ▁ab, abb, bb
+    assert {tuple(pair) for pair in merges_of(PIECES, "x")} == {tuple(pair.split()) for pair in pairs}
+    assert [left + right for left, right in merges_of(PIECES, "x")] == ["ab", "▁ab", "abb", "abb", "bb"]
+
+
+def characters(tmp_path: Path) -> Path:
+    """A folder with the tokenizer of the pieces."""
+    loaded(tmp_path, document_of(PIECES, False, PLAIN, "x"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("format", ["sentencepiece", "gguf"])
+def test_a_vocabulary_of_characters_comes_back_from_the_files_of_sentencepiece_and_llama_cpp(
+    tmp_path: Path, format: str
+) -> None:
+    before = Tokenizer.load(characters(tmp_path))
+    (file,) = convert(tmp_path, tmp_path / "there", format)
+    convert(file, tmp_path / "back")
+    after = Tokenizer.load(tmp_path / "back" / "tokenizer.json")
+    assert after.document["model"]["merges"] == before.document["model"]["merges"]
+    assert after.tokens == before.tokens and after.special_tokens == before.special_tokens
+    for text in (*TEXTS, "abb ab", " abab b"):
+        assert after.encode(text) == before.encode(text)
+
+
+@pytest.mark.parametrize("pattern", [*PATTERNS])
+def test_a_gguf_comes_back_as_the_same_tokenizer(tmp_path: Path, pattern: str) -> None:
+    steps = tuple(_core.patterns()[pattern])
+    names = {"end_of_document": "<|endoftext|>"}
+    with_pattern(steps).save(tmp_path / "own", **names)
+    (tmp_path / "own" / "chat_template.jinja").write_text("{{ messages }}", encoding="utf-8")
+    (file,) = convert(tmp_path / "own", tmp_path / "there", "gguf")
+    convert(file, tmp_path / "back")
+    before, after = (Tokenizer.load(tmp_path / name) for name in ("own", "back"))
+    assert after.tokens == before.tokens and after.special_tokens == before.special_tokens
+    assert [after.encode(text) for text in TEXTS] == [before.encode(text) for text in TEXTS]
+    if pattern not in ("cl100k", "llama3"):  # which both are llama-bpe there
+        assert after.digest == before.digest
+    assert json.loads((tmp_path / "back" / "tokenizer_config.json").read_bytes())["eos_token"] == "<|endoftext|>"
+    assert (tmp_path / "back" / "chat_template.jinja").read_text(encoding="utf-8") == "{{ messages }}"
+
+
+def with_pattern(steps: tuple[str, ...]) -> Tokenizer:
+    """The trained tokenizer with another split."""
+    assert TOKENIZER.model is not None
+    return Tokenizer(replace(TOKENIZER.model, steps=steps))
+
+
+def test_vocab_and_merges_come_back_with_the_pattern_that_is_given(tmp_path: Path) -> None:
+    before = loaded(tmp_path, DOCUMENT)
+    files = convert(tmp_path, tmp_path / "there", "vocab-merges")
+    assert [file.name for file in files] == ["vocab.json", "merges.txt"]
+    with pytest.raises(TokenizerError, match=r"vocab.json: does not say how text is split. Give --pattern"):
+        convert(files[0], tmp_path / "back")
+    convert(files[0], tmp_path / "back", pattern=before.pattern)
+    after = Tokenizer.load(tmp_path / "back")
+    assert [after.encode(text) for text in TEXTS[:4]] == [before.encode(text) for text in TEXTS[:4]]
+
+
+def test_a_tekken_json_has_its_special_tokens_before_the_others(tmp_path: Path) -> None:
+    tokens = [*(bytes([byte]) for byte in range(256)), b"ab", b" ab"]
+    vocab = [
+        {"rank": rank, "token_bytes": base64.b64encode(token).decode(), "token_str": None}
+        for rank, token in enumerate(tokens)
+    ]
+    config = {"pattern": r" ?\p{L}+|\s|.", "default_vocab_size": 260, "default_num_special_tokens": 3}
+    special = [{"rank": 0, "token_str": "<s>", "is_control": True}]
+    path = tmp_path / "tekken.json"
+    path.write_text(json.dumps({"config": config, "vocab": vocab, "special_tokens": special}), encoding="utf-8")
+    found = read_form(path).tokenizer
+    assert found.special_tokens == {"<s>": 0, "<SPECIAL_1>": 1, "<SPECIAL_2>": 2}
+    assert found.encode("ab ab!") == [
+        259,
+        ord(" ") + 3,
+        259,
+        ord("!") + 3,
+    ]  # the last token is beyond default_vocab_size
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "format", "why"),
+    [
+        ("NFC", changed("normalizer", to={"type": "NFC"}), "gguf", "llama.cpp changes no text"),
+        (
+            "own split",
+            split(**ISOLATED, pattern={"Regex": "a|[^a]"}),
+            "gguf",
+            "no split",
+        ),
+        ("characters", trained_characters(), "vocab-merges", "it is not byte-level BPE"),
+        ("bytes", DOCUMENT, "sentencepiece", "it is no BPE of characters"),
+        ("few merges", trained_characters(), "sentencepiece", "would merge other pairs"),
+    ],
+)
+def test_a_format_that_would_give_other_ids_is_refused(
+    tmp_path: Path, name: str, document: dict[str, Any], format: str, why: str
+) -> None:
+    loaded(tmp_path, document)
+    with pytest.raises(TokenizerError, match=f"cannot become .* with the same ids: .*{why}"):
+        convert(tmp_path, tmp_path / "there", format)
+    assert not (tmp_path / "there").exists()
+
+
+@pytest.mark.parametrize("format", ["sentencepiece", "gguf"])
+def test_a_file_that_was_cut_or_changed_is_an_error_or_a_tokenizer(tmp_path: Path, format: str) -> None:
+    (file,) = convert(characters(tmp_path), tmp_path / "there", format)
+    whole = file.read_bytes()
+    for at in range(0, len(whole), 7):
+        file.write_bytes(whole[:at])
+        with pytest.raises(TokenizerError, match=file.name):
+            read_form(file)
+    for at in range(0, len(whole), 5):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            read_form(file)
+        except TokenizerError as error:
+            assert str(file) in str(error)
+
+
+def test_a_gguf_of_counts_beyond_the_file_takes_no_memory(tmp_path: Path) -> None:
+    (file,) = convert(characters(tmp_path), tmp_path / "there", "gguf")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:16] + (1 << 40).to_bytes(8, "little") + whole[24:])
+    with pytest.raises(TokenizerError, match="expected keys and values of GGUF; found 1,099,511,627,776 keys"):
+        read_form(file)
+
+
+def test_the_command_names_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded(tmp_path, DOCUMENT)
+    assert main(["convert", str(tmp_path), str(tmp_path / "there"), "--to", "vocab-merges"]) == 0
+    assert capsys.readouterr().out.split() == [str(tmp_path / "there" / name) for name in ("vocab.json", "merges.txt")]
+    assert main(["convert", str(tmp_path / "missing.gguf"), str(tmp_path / "there")]) == 2
+
+
+def test_the_command_offers_all_formats() -> None:
+    assert _FORMATS == FORMATS

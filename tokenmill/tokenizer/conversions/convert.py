@@ -1,0 +1,68 @@
+"""Converts a tokenizer from one file format to another, in which it gives the same ids."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from tokenmill.storage.atomic import write_atomic
+from tokenmill.tokenizer.chat_files import CHAT_TEMPLATE_FILE, DEFAULT, chat_templates_of
+from tokenmill.tokenizer.conversions import gguf, sentencepiece_model, tekken, vocab_merges
+from tokenmill.tokenizer.conversions.forms import Form
+from tokenmill.tokenizer.conversions.gguf_reading import read_gguf
+from tokenmill.tokenizer.formats.folder import names_in
+from tokenmill.tokenizer.reading import read_json
+from tokenmill.tokenizer.tokenizer import CACHE_MB_MAX, Tokenizer
+
+TOKENIZER_JSON = "tokenizer.json"
+_WRITERS: dict[str, Callable[[Form], dict[str, bytes]]] = {
+    "gguf": gguf.files_of,
+    "sentencepiece": sentencepiece_model.files_of,
+    "vocab-merges": vocab_merges.files_of,
+}
+FORMATS = (TOKENIZER_JSON, *_WRITERS)
+"""What a tokenizer can be converted to."""
+_NAMES = ("eos_token", "bos_token", "pad_token", "unk_token")
+
+
+def convert(
+    source: str | Path, directory: str | Path, format: str = TOKENIZER_JSON, pattern: str | None = None
+) -> list[Path]:
+    """Writes a tokenizer into a directory in one of FORMATS, and returns the files.
+
+    `source`: a folder or file that `Tokenizer.load` takes, a SentencePiece .model, a .gguf, a tekken.json, or a vocab.json with
+    merges.txt beside it. `pattern`: how text is split, for files that do not say it.
+
+    Raises TokenizerError for a file that cannot be read, and for a tokenizer to which the format would give other ids."""
+    form, directory = read_form(Path(source), pattern), Path(directory)
+    if format != TOKENIZER_JSON:
+        files = _WRITERS[format](form)
+    else:
+        special = form.tokenizer.special_tokens
+        names = {name: text if (text := form.names.get(name)) in special else None for name in _NAMES}
+        form.tokenizer.save(directory, names["eos_token"], names["bos_token"], names["pad_token"], names["unk_token"])
+        files = {} if form.chat_template is None else {CHAT_TEMPLATE_FILE: form.chat_template.encode()}
+    for name, content in files.items():
+        with write_atomic(directory / name) as path:
+            path.write_bytes(content)
+    return [directory / name for name in (files if format != TOKENIZER_JSON else [TOKENIZER_JSON, *files])]
+
+
+def read_form(source: Path, pattern: str | None = None) -> Form:
+    """Reads a tokenizer in any format that `convert` takes. Raises TokenizerError."""
+    names: dict[str, str] = {}
+    template = None
+    if source.suffix == ".model":
+        document, names = sentencepiece_model.read_model_file(source)
+    elif source.suffix == ".gguf":
+        document, names, template = read_gguf(source)
+    elif source.name == "tekken.json":
+        document = tekken.document_of(source)
+    elif source.name == "vocab.json":
+        document = vocab_merges.document_of(source, pattern)
+    else:
+        tokenizer = Tokenizer.load(source, pattern)
+        if source.is_dir():
+            names, template = names_in(source), chat_templates_of(source).get(DEFAULT)
+        return Form(tokenizer, str(source), names, template)
+    content = json.dumps(document, ensure_ascii=False).encode()
+    return Form(Tokenizer.of(read_json(content, str(source)), str(source), CACHE_MB_MAX), str(source), names, template)

@@ -1,0 +1,143 @@
+"""The pieces of a SentencePiece vocabulary, which tokenizer.json has as merges or as scores."""
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from tokenmill.errors import TokenizerError
+from tokenmill.tokenizer.conversions.forms import Form, plain_added
+from tokenmill.tokenizer.model import BYTE_TOKENS
+
+MARK = "▁"
+_WORK_MAX = 2 * 10**8
+"""The largest sum of squared lengths of pieces, which the time to find their merges is in proportion to. Llama 2's has 2e6."""
+
+
+class Kind(IntEnum):
+    """The types of pieces, as in sentencepiece_model.proto. GGUF has the same numbers."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+class Piece(NamedTuple):
+    """A piece: its id is its place in the list."""
+
+    text: str
+    score: float
+    kind: Kind
+
+
+class Normalization(NamedTuple):
+    """What is done to a text. `charsmap`: SentencePiece's compiled rules in base64, None for none. `adds_mark`: a text gets a space
+    in front. `joins_spaces`: spaces at both ends go, and several become one."""
+
+    charsmap: str | None
+    adds_mark: bool
+    joins_spaces: bool
+
+
+def document_of(pieces: list[Piece], is_unigram: bool, normalization: Normalization, place: str) -> dict[str, Any]:
+    """The tokenizer.json of pieces. A merge of tokenizer.json makes each piece of each two pieces that it consists of, the highest
+    score first, as transformers converts such files. Raises TokenizerError for pieces that are there twice, or without an
+    unknown one."""
+    vocab = {piece.text: id for id, piece in enumerate(pieces)}
+    if len(vocab) < len(pieces):
+        twice = next(piece.text for id, piece in enumerate(pieces) if vocab[piece.text] != id)
+        raise TokenizerError(place, f"expected every piece once; found {twice!r:.60} twice.")
+    unknown = next((id for id, piece in enumerate(pieces) if piece.kind is Kind.UNKNOWN), None)
+    has_bytes = any(piece.kind is Kind.BYTE for piece in pieces)
+    if unknown is None:
+        raise TokenizerError(place, "expected a piece for what is unknown; found none.")
+    model: dict[str, Any]
+    if is_unigram:
+        scored = [[piece.text, piece.score] for piece in pieces]
+        model = {"type": "Unigram", "unk_id": unknown, "vocab": scored, "byte_fallback": has_bytes}
+    else:
+        merges = merges_of(pieces, place)
+        settings = {"unk_token": pieces[unknown].text, "fuse_unk": True, "byte_fallback": has_bytes}
+        model = {"type": "BPE", **settings, "vocab": vocab, "merges": merges}
+    added = [
+        plain_added(id, piece.text, special=piece.kind is not Kind.USER_DEFINED)
+        for id, piece in enumerate(pieces)
+        if piece.kind in (Kind.UNKNOWN, Kind.CONTROL, Kind.USER_DEFINED)
+    ]
+    decoders: list[dict[str, Any]] = [{"type": "Replace", "pattern": {"String": MARK}, "content": " "}]
+    decoders += [{"type": "ByteFallback"}] if has_bytes else []
+    decoders.append({"type": "Fuse"})
+    if normalization.adds_mark:
+        decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
+    return {
+        "version": "1.0",
+        "added_tokens": added,
+        "normalizer": _normalizer(normalization),
+        "pre_tokenizer": None,
+        "decoder": {"type": "Sequence", "decoders": decoders},
+        "model": model,
+    }
+
+
+def merges_of(pieces: list[Piece], place: str) -> list[list[str]]:
+    """Each two pieces that are a third one together, in the order in which SentencePiece merges: the highest score of the third
+    first. Raises TokenizerError where that takes too long."""
+    ids = {piece.text: id for id, piece in enumerate(pieces) if piece.kind is Kind.NORMAL}
+    if sum(len(text) ** 2 for text in ids) > _WORK_MAX:
+        raise TokenizerError(
+            place, "the pieces are too long to find their merges.", "Use the tokenizer.json of the same model."
+        )
+    found = []
+    for text, id in ids.items():
+        splits = [(text[:at], text[at:]) for at in range(1, len(text))]
+        splits = [(left, right) for left, right in splits if left in ids and right in ids]
+        found += [(-pieces[id].score, id, ids[left], ids[right]) for left, right in splits]
+    return [[pieces[left].text, pieces[right].text] for *_, left, right in sorted(found)]
+
+
+def pieces_of(form: Form) -> tuple[list[Piece], bool]:
+    """The pieces of a tokenizer, and whether a text gets a space in front. Raises TokenizerError unless SentencePiece would merge
+    the same way: the tokenizer merges characters, every two tokens that are a third one together are a merge, and only spaces
+    are changed in a text."""
+    document = form.tokenizer.document
+    model = document["model"]
+    if form.tokenizer.model is not None or model["type"] != "BPE":
+        raise form.cannot("a vocabulary of pieces", "model", "it is no BPE of characters")
+    vocab: dict[str, int] = model["vocab"]
+    added = document["added_tokens"]
+    kinds = {one["id"]: Kind.CONTROL if one["special"] else Kind.USER_DEFINED for one in added}
+    if (unknown := vocab.get(model["unk_token"] or "")) is not None:
+        kinds[unknown] = Kind.UNKNOWN
+    if model["byte_fallback"]:
+        kinds |= {vocab[text]: Kind.BYTE for text in BYTE_TOKENS if text in vocab}
+    texts = {id: text for text, id in vocab.items()} | {one["id"]: one["content"] for one in added}
+    if sorted(texts) != list(range(len(texts))):
+        raise form.cannot("a vocabulary of pieces", "model.vocab", "some ids below the largest have no token")
+    made = list(dict.fromkeys(left + right for left, right in model["merges"]))
+    was_made = set(made)
+    order = {text: at for at, text in enumerate([*made, *(text for text in texts.values() if text not in was_made)])}
+    pieces = [Piece(texts[id], -float(order[texts[id]]), kinds.get(id, Kind.NORMAL)) for id in range(len(texts))]
+    if merges_of(pieces, form.place) != model["merges"]:
+        raise form.cannot("a vocabulary of pieces", "model.merges", "SentencePiece would merge other pairs")
+    if unknown is None:
+        raise form.cannot("a vocabulary of pieces", "model.unk_token", "it has no token for what is unknown")
+    for adds_mark in (True, False):
+        if document.get("normalizer") == _normalizer(Normalization(None, adds_mark, False)) and not document.get(
+            "pre_tokenizer"
+        ):
+            return pieces, adds_mark
+    raise form.cannot("a vocabulary of pieces", "normalizer", f"expected that spaces become {MARK}, and nothing else")
+
+
+def _normalizer(asked: Normalization) -> dict[str, Any]:
+    steps: list[dict[str, Any]] = []
+    if asked.charsmap is not None:
+        steps.append({"type": "Precompiled", "precompiled_charsmap": asked.charsmap})
+    if asked.joins_spaces:
+        steps.append({"type": "Strip", "strip_left": True, "strip_right": True})
+        steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
+    if asked.adds_mark:
+        steps.append({"type": "Prepend", "prepend": MARK})
+    steps.append({"type": "Replace", "pattern": {"String": " "}, "content": MARK})
+    return steps[0] if len(steps) == 1 else {"type": "Sequence", "normalizers": steps}

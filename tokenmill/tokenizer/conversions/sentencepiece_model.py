@@ -1,0 +1,103 @@
+"""SentencePiece's .model files, read and written without its library. Source: sentencepiece_model.proto."""
+
+import base64
+import struct
+from pathlib import Path
+from typing import Any
+
+from tokenmill.errors import TokenizerError
+from tokenmill.tokenizer.conversions.forms import Form, id_of
+from tokenmill.tokenizer.conversions.pieces import Kind, Normalization, Piece, document_of, pieces_of
+from tokenmill.tokenizer.conversions.protobuf import field, fields_of, fixed32
+from tokenmill_reader.regular_files import read
+
+_PIECES, _TRAINER, _NORMALIZER = 1, 2, 3  # of the model
+_TEXT, _SCORE, _KIND = 1, 2, 3  # of a piece
+_MODEL_TYPE, _VOCAB_SIZE, _BYTE_FALLBACK = 3, 4, 35  # of the trainer's settings
+_SUFFIX_SPACE = 24
+_NAME, _CHARSMAP, _ADDS_MARK, _JOINS_SPACES, _ESCAPES_SPACES = 1, 2, 3, 4, 5  # of the normalizer
+_UNIGRAM, _BPE = 1, 2
+_IDS = {"unk_token": 40, "bos_token": 41, "eos_token": 42, "pad_token": 43}
+_DEFAULT_IDS = {"unk_token": 0, "bos_token": 1, "eos_token": 2}
+_NO_ID = 2**64 - 1  # -1
+
+
+def read_model_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The tokenizer.json of a .model file, BPE or Unigram, and its special tokens by name. Raises TokenizerError."""
+    place = str(path)
+    pieces: list[Piece] = []
+    settings: dict[int, int | bytes] = {}
+    normalizer: dict[int, int | bytes] = {}
+    for number, value in fields_of(read(path), place):
+        if number not in (_PIECES, _TRAINER, _NORMALIZER):
+            continue
+        if isinstance(value, int):
+            raise TokenizerError(place, f"field {number} is a number; expected a message.", "Fetch the file again.")
+        found = dict(fields_of(value, place))
+        if number == _PIECES:
+            pieces.append(_piece(found, f"{place}: piece {len(pieces)}"))
+        elif number == _TRAINER:
+            settings = found
+        else:
+            normalizer = found
+    if not settings or not normalizer:
+        raise TokenizerError(place, "has no settings behind its pieces, as if it was cut.", "Fetch the file again.")
+    model_type = settings.get(_MODEL_TYPE, _UNIGRAM)
+    if model_type not in (_UNIGRAM, _BPE):
+        raise TokenizerError(f"{place}: model_type", f"expected BPE or Unigram; found {model_type!r:.20}.")
+    if settings.get(_SUFFIX_SPACE):
+        raise TokenizerError(f"{place}: treat_whitespace_as_suffix", "true; tokenizer.json has nothing like it.")
+    if not normalizer.get(_ESCAPES_SPACES, 1):
+        raise TokenizerError(f"{place}: escape_whitespaces", "false; expected true, as models are trained by default.")
+    charsmap = normalizer.get(_CHARSMAP, b"")
+    normalization = Normalization(
+        base64.b64encode(charsmap).decode() if isinstance(charsmap, bytes) and charsmap else None,
+        adds_mark=bool(normalizer.get(_ADDS_MARK, 1)),
+        joins_spaces=bool(normalizer.get(_JOINS_SPACES, 1)),
+    )
+    ids = {name: settings.get(number, _DEFAULT_IDS.get(name, _NO_ID)) for name, number in _IDS.items()}
+    names = {name: pieces[id].text for name, id in ids.items() if isinstance(id, int) and id < len(pieces)}
+    return document_of(pieces, model_type == _UNIGRAM, normalization, place), names
+
+
+def _piece(found: dict[int, int | bytes], place: str) -> Piece:
+    text, score, kind = found.get(_TEXT), found.get(_SCORE, bytes(4)), found.get(_KIND, Kind.NORMAL)
+    try:
+        assert isinstance(text, bytes) and isinstance(score, bytes) and isinstance(kind, int) and text
+        return Piece(text.decode(), struct.unpack("<f", score)[0], Kind(kind))
+    except (AssertionError, ValueError, struct.error):
+        raise TokenizerError(
+            place, "expected a text, a score and a type; found others.", "Fetch the file again."
+        ) from None
+
+
+def files_of(form: Form) -> dict[str, bytes]:
+    """The file tokenizer.model. Raises TokenizerError if SentencePiece would give other ids."""
+    pieces, adds_mark = pieces_of(form)
+    return {"tokenizer.model": _content(form, pieces, adds_mark)}
+
+
+def _content(form: Form, pieces: list[Piece], adds_mark: bool) -> bytes:
+    ids = {name: id_of(form, name) for name in _IDS}
+    has_bytes = any(piece.kind is Kind.BYTE for piece in pieces)
+    ids["unk_token"] = next(id for id, piece in enumerate(pieces) if piece.kind is Kind.UNKNOWN)
+    settings = [field(_MODEL_TYPE, _BPE), field(_VOCAB_SIZE, len(pieces)), field(_BYTE_FALLBACK, int(has_bytes))]
+    for name, number in _IDS.items():
+        id = ids[name]
+        settings.append(field(number, _NO_ID if id is None else id))
+    rules = [
+        field(_NAME, b"identity"),
+        field(_ADDS_MARK, int(adds_mark)),
+        field(_JOINS_SPACES, 0),
+        field(_ESCAPES_SPACES, 1),
+    ]
+    listed = [
+        field(
+            _PIECES,
+            field(_TEXT, piece.text.encode())
+            + fixed32(_SCORE, struct.pack("<f", piece.score))
+            + field(_KIND, piece.kind),
+        )
+        for piece in pieces
+    ]
+    return b"".join([*listed, field(_TRAINER, b"".join(settings)), field(_NORMALIZER, b"".join(rules))])

@@ -1,0 +1,70 @@
+"""vocab.json and merges.txt, the two files that GPT-2's tokenizer came as. Neither says how text is split."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tokenmill.errors import TokenizerError
+from tokenmill.pretokenizers import patterns
+from tokenmill.pretokenizers.json_steps import pre_tokenizer_of
+from tokenmill.tokenizer.conversions.forms import Form, not_merged
+from tokenmill.tokenizer.formats.strict_json import Each, check, parse
+from tokenmill_reader.regular_files import read
+
+_MERGES_FILE = "merges.txt"
+_HEADER = "#version: 0.2"
+
+
+def files_of(form: Form) -> dict[str, bytes]:
+    """vocab.json and merges.txt. Raises TokenizerError unless the tokenizer is byte-level BPE without what only tokenizer.json can
+    say. The split pattern is left to whoever reads them."""
+    name = "vocab.json and merges.txt"
+    model = form.byte_level(name)
+    if model.nfc or model.add_prefix_space:
+        raise form.cannot(name, "normalizer", "they have none, and no prefix space")
+    if others := [one.text for one in model.added if not one.special]:
+        raise form.cannot(name, "added_tokens", f"they cannot say that {others[0]!r:.60} is found in any text")
+    if model.ignore_merges and (token := not_merged(model)) is not None:
+        raise form.cannot(name, "model.ignore_merges", f"merges alone do not make {token!r:.60}")
+    document = form.tokenizer.document
+    vocab = document["model"]["vocab"] | {one["content"]: one["id"] for one in document["added_tokens"]}
+    in_order = dict(sorted(vocab.items(), key=lambda item: int(item[1])))
+    lines = [_HEADER, *(" ".join(pair) for pair in document["model"]["merges"])]
+    return {
+        "vocab.json": json.dumps(in_order, ensure_ascii=False).encode(),
+        _MERGES_FILE: ("\n".join(lines) + "\n").encode(),
+    }
+
+
+def document_of(path: Path, pattern: str | None) -> dict[str, Any]:
+    """The tokenizer.json of a vocab.json with the merges.txt beside it. Raises TokenizerError, also without a pattern."""
+    if pattern is None:
+        names = ", ".join(patterns.names())
+        raise TokenizerError(path, "does not say how text is split.", f"Give --pattern: {names}, or a regex.")
+    vocab = parse(read(path), str(path))
+    check(vocab, Each([int]), f"{path}: ")
+    return {
+        "version": "1.0",
+        "added_tokens": [],
+        "pre_tokenizer": pre_tokenizer_of(patterns.steps_of(pattern), False),
+        "decoder": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "vocab": vocab, "merges": _merges(path.parent / _MERGES_FILE)},
+    }
+
+
+def _merges(path: Path) -> list[list[str]]:
+    try:
+        lines = read(path).decode().split("\n")
+    except FileNotFoundError:
+        raise TokenizerError(path, "missing; vocab.json alone does not say how bytes become tokens.") from None
+    except UnicodeDecodeError as error:
+        raise TokenizerError(path, f"no UTF-8 at byte {error.start}.", "Fetch or make the file again.") from None
+    merges = []
+    for number, line in enumerate(lines, 1):
+        pair = line.removesuffix("\r").split(" ")
+        if (number == 1 and line.startswith("#version")) or pair == [""]:
+            continue
+        if len(pair) != 2 or not all(pair):
+            raise TokenizerError(f"{path}: line {number}", "expected two tokens with a space between; found others.")
+        merges.append(pair)
+    return merges
