@@ -10,8 +10,9 @@ from typing import NamedTuple
 class FormatFacts(NamedTuple):
     """What tools make of the files of a format.
 
-    In Markdown: `read_by`: their names. `gives`: what their readers give of packed sequences. `mask`: where they find the loss
-    mask. `begins`: how they find where documents begin in a sequence. `split`: how one names a split to them.
+    In Markdown: `gives`: what their readers give of packed sequences. `mask`: where they find the loss mask. `begins`: how they
+    find where documents begin in a sequence. `split`: how one names a split to them. `note`: what else one has to know of the
+    format. Their names are in tokenmill_reader.format_readers.
 
     `keeps_ends`: they give each packed sequence as it was written; otherwise windows of one length, wherever sequences end.
     `needs_end`: they find documents by the id that ends them. `holds_mask`, `holds_labels`: the files have a place for the loss
@@ -21,12 +22,12 @@ class FormatFacts(NamedTuple):
     token ids they like a file to have, which `encode.file_bytes: null` stands for.
     """
 
-    read_by: str
     gives: str
     mask: str
     begins: str
     split: str
     keeps_ends: bool
+    note: str = ""
     needs_end: bool = False
     holds_mask: bool = False
     holds_labels: bool = False
@@ -41,12 +42,12 @@ class FormatFacts(NamedTuple):
 _COLUMNS = ("column `loss_mask`", "column `starts`; with `labels: true` also `position_ids` and `seq_lengths`")
 _NONE = "–"
 _BRIDGE = FormatFacts(
-    "Megatron-Bridge; [packed conversations](#conversations) only",
     "packed rows with their starts",
     "in each row",
     "in each row",
     "`packed_train_data_path`, `packed_val_data_path`",
     keeps_ends=True,
+    note="[packed conversations](#conversations) only",
     holds_mask=True,
     only_packed_chat=True,
     opened_by="Megatron-Bridge, from {path}",
@@ -54,7 +55,6 @@ _BRIDGE = FormatFacts(
 
 FORMATS: Mapping[str, FormatFacts] = {
     "parquet": FormatFacts(
-        "polars, pyarrow, datasets",
         "rows",
         *_COLUMNS,
         "by `load_dataset(folder)`",
@@ -64,17 +64,16 @@ FORMATS: Mapping[str, FormatFacts] = {
         holds_pairs=True,
     ),
     "arrow": FormatFacts(
-        "datasets, pyarrow, TRL, Axolotl; memory-mapped",
         "rows",
         *_COLUMNS,
         "by `load_dataset(folder)`",
         keeps_ends=True,
+        note="memory-mapped",
         holds_mask=True,
         holds_labels=True,
         holds_pairs=True,
     ),
     "megatron": FormatFacts(
-        "Megatron-LM, Megatron Core, NeMo, GPT-NeoX",
         "windows of `--seq-length` tokens, the documents in an order of its own",
         "none; `--eod-mask-loss` leaves out end tokens",
         "by the end token: `--reset-position-ids`, `--reset-attention-mask`",
@@ -82,7 +81,6 @@ FORMATS: Mapping[str, FormatFacts] = {
         keeps_ends=False,
     ),
     "datatrove": FormatFacts(
-        "datatrove, nanotron",
         "windows of `seq_len` + 1 tokens",
         "in `.ds.loss`, a byte for each token; `DatatroveFolderDataset` does not read it",
         "in `.ds.index`: `return_positions=True`",
@@ -91,16 +89,15 @@ FORMATS: Mapping[str, FormatFacts] = {
         holds_mask=True,
     ),
     "olmo": FormatFacts(
-        "OLMo-core, dolma; the `.npy` has no header",
         "windows of `sequence_length` tokens (`NumpyFSLDataset`)",
         "none; see `olmo_sft`",
         "by the end token: `generate_doc_lengths`",
         "the paths of its files",
         keeps_ends=False,
+        note="the `.npy` has no header",
         needs_end=True,
     ),
     "mds": FormatFacts(
-        "MosaicML Streaming, LLM Foundry",
         "samples",
         *_COLUMNS,
         '`split="train"`',
@@ -111,24 +108,23 @@ FORMATS: Mapping[str, FormatFacts] = {
         file_bytes=1 << 26,  # size_limit of its MDSWriter
     ),
     "nanogpt": FormatFacts(
-        "nanoGPT, as `train.bin` and `val.bin`; ids up to 65,535 only",
         "windows of `block_size` tokens that begin anywhere",
         _NONE,
         _NONE,
         "`train.bin`, `val.bin`",
         keeps_ends=False,
+        note="as `train.bin` and `val.bin`; ids up to 65,535 only",
     ),
     "llmc": FormatFacts(
-        "llm.c, modded-nanogpt; ids up to 65,535 only",
         "windows of the batch's length; modded-nanogpt begins them with a document",
         _NONE,
         "by `BOS_ID`, which begins each document: set `begin_of_document` (modded-nanogpt; llm.c does not ask)",
         "the pattern of its files",
         keeps_ends=False,
+        note="ids up to 65,535 only",
         file_bytes=200_000_000,  # 100 M tokens, as dev/data of llm.c writes
     ),
     "litdata": FormatFacts(
-        "LitData, LitGPT",
         "blocks of `block_size` tokens (`TokensLoader`)",
         _NONE,
         _NONE,
@@ -138,12 +134,12 @@ FORMATS: Mapping[str, FormatFacts] = {
         file_bytes=1 << 26,  # chunk_bytes of its examples; its shuffle stays near in a chunk
     ),
     "olmo_sft": FormatFacts(
-        "OLMo-core; [conversations](#conversations) without `encode.pack` only",
         "conversations, which `NumpyPackedFSLDataset` packs",
         "in files of its own: `label_mask_paths`",
         "by the end token, or in `.csv.gz` of a URL",
         "a folder each",
         keeps_ends=True,
+        note="[conversations](#conversations) without `encode.pack` only",
         holds_mask=True,
         only_whole_chat=True,
         opened_by="OLMo-core, from {path}",
@@ -151,12 +147,12 @@ FORMATS: Mapping[str, FormatFacts] = {
     "megatron_sft": _BRIDGE,
     "megatron_sft_parquet": _BRIDGE,
     "trl_dpo": FormatFacts(
-        "TRL; [preference pairs](instruction-data.md#preference-pairs) only",
         "a prompt with two answers",
         "none; the answers are trained",
         "a pair is a row",
         "a folder each",
         keeps_ends=True,
+        note="[preference pairs](instruction-data.md#preference-pairs) only",
         only_pairs=True,
         opened_by="datasets.load_dataset('arrow', data_files={path!r} + '/*.arrow')",
     ),

@@ -3,6 +3,7 @@
 from docs.generated.tables import code, table
 from tokenmill.format_facts import FORMATS
 from tokenmill.formats.by_name import SET_FORMATS
+from tokenmill_reader.format_readers import LOADERS, READERS
 from tokenmill_reader.formats.table import READ_FORMATS
 
 
@@ -13,8 +14,11 @@ def files() -> str:
         format = SET_FORMATS[name]
         suffixes = ", ".join(map(code, format.suffixes))
         shared = "".join(f", and one {code(one)}" for one in format.shared)
-        rows.append([code(name), suffixes + shared, facts.read_by, "yes" if name in READ_FORMATS else "no"])
-    return table(["format", "files of a part", "read by", "`tokenmill.open`"], rows)
+        tools, of_labels = READERS[name]
+        labelled = f"with [labels](#labels): {', '.join(of_labels)}" if of_labels else ""
+        read_by = "; ".join(filter(None, (", ".join(tools), labelled, facts.note)))
+        rows.append([code(name), suffixes + shared, read_by, ", ".join(LOADERS) if name in READ_FORMATS else "–"])
+    return table(["format", "files of a part", "read by", "by `tokenmill.open`"], rows)
 
 
 def readers() -> str:

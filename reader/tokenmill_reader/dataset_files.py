@@ -59,12 +59,12 @@ def find_files(folder: Path, split: str | None, source: str | None, format: str 
         )
     _expect_one_of(folder, "source", source, sources, has_default=True)
     sets = [one for one in sets if source in (None, one.source)]
-    formats = [name for name in READ_FORMATS if name in _formats_of(manifest, sets)]
+    formats = [name for name in READ_FORMATS if name in formats_of(manifest, sets)]
     if not formats:
         raise ParamsError(
             folder,
             f"expected files in one of the formats {', '.join(READ_FORMATS)}; found "
-            f"{', '.join(_formats_of(manifest, sets))}.",
+            f"{', '.join(formats_of(manifest, sets))}.",
             "Add one to encode.formats and build, or read these with their own tool.",
         )
     _expect_one_of(folder, "format", format, formats, has_default=True)
@@ -92,7 +92,7 @@ def find_files(folder: Path, split: str | None, source: str | None, format: str 
     return DatasetFiles(manifest, split, source, format, epoch, shape, parts, index, tokens, digest)
 
 
-def _formats_of(manifest: Manifest, sets: Iterable[FileSet]) -> list[str]:
+def formats_of(manifest: Manifest, sets: Iterable[FileSet]) -> list[str]:
     """The formats that there are. The documents' own files are the format parquet, unless the file sets arrange them."""
     own = [] if manifest.files is not None and manifest.files.is_arranged else ["parquet"]
     return list(dict.fromkeys([*(one.format for one in sets if one.format != INDEX_NAME), *own]))

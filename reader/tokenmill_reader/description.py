@@ -7,6 +7,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from tokenmill_reader.file_sets import asked_weight, mixture_of, packing_of, sets_of, words_of_weight
+from tokenmill_reader.format_readers import read_by, words_of
 from tokenmill_reader.manifest import Chat, Manifest, check_is_dataset, read_manifest
 from tokenmill_reader.quantities import size
 from tokenmill_reader.urls import dataset_folder
@@ -61,6 +62,7 @@ def described(manifest: Manifest, name: str) -> dict[str, Any]:
         "tokenizer_origin": manifest.tokenizer_origin,
         "chat": None if manifest.chat is None else _chat(manifest.chat, manifest.n_tokens),
         "sets": sets_of(manifest),
+        "read_by": read_by(manifest),
         "mixture": mixture_of(manifest),
         "packing": packing_of(manifest),
         "tables": [table.name for table in manifest.tables],
@@ -116,6 +118,7 @@ def lines_of(found: dict[str, Any]) -> list[str]:
         lines[name] = (
             f"{one['items']:,} items, {one['tokens']:,} tokens in {one['parts']:,} parts, {size(one['n_bytes'])}"
         )
+    lines |= {f"read {one['format']} by": words_of(one) for one in found["read_by"]}
     for one in found["mixture"]:
         name = "/".join(part for part in ("mixture", one["split"], one["source"]) if part is not None)
         lines[name] = (

@@ -115,6 +115,7 @@ def test_the_page_is_written_again_where_it_is_missing_or_of_another_report(two_
     text = page.read_text(encoding="utf-8")
     assert "<script" not in text and not re.search(r"""(src|href)=["'](?!data:)""", text)
     assert "12 <>&" not in text
+    assert "<td>datasets, polars, pyarrow</td><td>PyTorch, torchdata, Grain, LitGPT</td>" in text
     for change in (page.unlink, lambda: page.write_text(re.sub("[0-9a-f]{64}", "0" * 64, text), encoding="utf-8")):
         change()
         assert not is_current(project.root)

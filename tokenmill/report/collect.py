@@ -32,6 +32,7 @@ from tokenmill.report.totals import Tables, read_tables
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.checked_parquet import read_table
 from tokenmill_reader.file_sets import mixture_of, packing_of, sets_of
+from tokenmill_reader.format_readers import read_by
 from tokenmill_reader.manifest import MANIFEST_FILE, manifest_of
 
 OWN = "this build"
@@ -109,6 +110,7 @@ def collect(checked: Reported, params: Validate) -> dict[str, Any]:
             "lengths": None if tables is None else lengths(tables.lengths, tables.n_documents),
             "special_texts": special_texts,
             "sets": sets_of(arranged),
+            "read_by": read_by(arranged),
             "mixture": mixture_of(arranged),
             "packing": packing_of(arranged),
             "conversations": conversations,
