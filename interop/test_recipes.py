@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 REPOSITORY = Path(__file__).parent.parent
-TITLED = r'^```yaml title="(.*?)"\n(.*?)^```$'  # the settings file of a trainer
+TITLED = r'^```(?:yaml|python) title="(.*?)"\n(.*?)^```$'  # a file of the project
 RECIPES = sorted((REPOSITORY / "docs/recipes").glob("*.md"))
 # These ask for other versions than the lock has, so their pages are tested in an environment where they are installed.
 OWN_ENVIRONMENT = ("axolotl", "llamafactory", "llmfoundry", "torchtitan")
