@@ -1,4 +1,4 @@
-"""The commands build, status and check."""
+"""The commands build, status, check and conform."""
 
 import argparse
 import dataclasses
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
 from tokenmill.console import console, say
-from tokenmill.errors import EXIT_DONE, EXIT_NO
+from tokenmill.errors import EXIT_DONE, EXIT_NO, ParamsError, did_you_mean
 from tokenmill.format_facts import FORMATS
 from tokenmill.layout import LAST_BUILD_FILE, PAGE_FILE, REPORT_FILE, TOKENS_DIRECTORY
 from tokenmill.storage.atomic import write_atomic
@@ -64,6 +64,19 @@ def add_commands(commands: "Commands") -> None:
     check.add_argument("tokenizer", type=Path, help="a directory with tokenizer.json, such a file, or a .tiktoken file")
     check.add_argument("--pattern", help="how a .tiktoken file's text is split: a name or a regex")
     check.set_defaults(run=_check)
+    conform = commands.add_parser(
+        "conform",
+        help="compare a tokenizer's ids in every library that is installed here",
+        description="Encodes golden vectors, 2,000 generated texts and, with a chat template, 50 conversations in each library, "
+        "which runs in a process of its own. Exit code 0: all ids are the same, 1: a library gives other ids, 2: one that --with "
+        "names is not installed or cannot be compared, or there is none.",
+        epilog="example: tokenmill conform data/tokenizer --with transformers tiktoken",
+    )
+    conform.add_argument(
+        "tokenizer", type=Path, help="a directory with tokenizer.json, or such a file, which counts alone"
+    )
+    conform.add_argument("--with", dest="names", nargs="+", metavar="NAME", help="these libraries (default: all)")
+    conform.set_defaults(run=_conform)
 
 
 def _build(asked: argparse.Namespace) -> Answer:
@@ -157,3 +170,15 @@ def _check(asked: argparse.Namespace) -> Answer:
 
     found = check_tokenizer(asked.tokenizer, asked.pattern)
     return text(found, lines_of(found, str(asked.tokenizer)))
+
+
+def _conform(asked: argparse.Namespace) -> Answer:
+    from tokenmill.analysis.conform import conform
+    from tokenmill.conform.consumers import CONSUMERS, exit_code, lines_of
+
+    names = list(dict.fromkeys(asked.names or CONSUMERS))
+    if unknown := [name for name in names if name not in CONSUMERS]:
+        hint = did_you_mean(unknown[0], CONSUMERS)
+        raise ParamsError("--with", f"found {unknown[0]!r}; allowed: {', '.join(CONSUMERS)}.", hint)
+    found = conform(asked.tokenizer, names)
+    return text([one._asdict() for one in found], lines_of(found), exit_code(found, bool(asked.names)))

@@ -48,7 +48,7 @@ READER = {
 }
 """The rooms and modules of tokenmill_reader, the package beside tokenmill, that decide the bytes of each stage's outputs."""
 
-AFTER_UNITS = {"train-vocab": ("chat",), "validate": ("report",)}
+AFTER_UNITS = {"train-vocab": ("chat", "conform"), "validate": ("report",)}
 """Rooms that write outputs of a stage after its units are done: the stage runs again if they change, its units do not."""
 
 

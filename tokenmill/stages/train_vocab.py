@@ -16,6 +16,7 @@ from tokenmill.config.lockfile import pinned
 from tokenmill.config.params import Params
 from tokenmill.config.sources import Reading
 from tokenmill.config.training_params import Extend, TokenizerSource, TrainVocab
+from tokenmill.conform.program import write_program
 from tokenmill.console import say
 from tokenmill.corpus.provenance import Provenance, read_provenance
 from tokenmill.corpus.reader import find_shards, read_batches
@@ -41,7 +42,7 @@ _MEMORY_PER_BYTE = 31
 
 def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, output: Path) -> Stage:
     """Learns the vocabulary from the files of `count` in the directory `counted`, and writes the directory `output`, with golden
-    vectors and a model card.
+    vectors, a model card, and the program that compares the ids of other libraries.
 
     The card is part of the stage's output, not added by publishing, so a published version is exactly the directory that was built.
     A corpus too small for the requested size gives a smaller vocabulary, and a printed line says how many tokens it has. Raises
@@ -75,6 +76,7 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
         write_golden(golden, directory)
         training = measure_training(counts, tokenizers[0], asked, provenance.shards)
         write_card(make_card(tokenizers[0], golden, params.publish.license, training), directory)
+        write_program(directory)
     n_tokens = tokenizers[0].vocab_size
     if n_tokens < asked.vocab_size:
         say(

@@ -13,6 +13,7 @@ from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.model_card import CARD_FILE, make_card, write_card
 from tokenmill.config.lockfile import Pin, read_pin, words_for, write_pin
 from tokenmill.config.training_params import TokenizerSource
+from tokenmill.conform.program import write_program
 from tokenmill.console import say
 from tokenmill.errors import TokenizerError, VersionsError
 from tokenmill.layout import LOCK_FILE, TOKENIZER_DIRECTORY
@@ -182,6 +183,7 @@ def _adopt(source: Path, asked: TokenizerSource, directory: Path) -> tuple[str, 
             raise TokenizerError(source, f"a tokenizer.json made from this file gives other ids: {different}")
         write_golden(golden, partial)
         write_card(make_card(tokenizer, golden, None, None, origin=asked.from_), partial)
+        write_program(partial)
     return _files_sha256(source), tokenizer
 
 

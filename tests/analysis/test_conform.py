@@ -1,0 +1,234 @@
+"""`tokenmill conform`, and conform.py beside a tokenizer, find a library that gives other ids, whatever that library does."""
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders.small_tokenizer import small_tokenizer, with_card
+from tokenmill import Tokenizer
+from tokenmill.analysis.conform import conform
+from tokenmill.analysis.conform_texts import generated_conversations, generated_texts
+from tokenmill.cli.main import main
+from tokenmill.conform import consumers
+from tokenmill.conform.consumers import CONSUMERS, Result, exit_code, lines_of
+from tokenmill.errors import TokenizerError
+
+HERE = ["tokenizers", "transformers", "transformers-slow", "tiktoken"]  # those of the development environment
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_tokenizer(tmp_path_factory.mktemp("made") / "tokenizer")
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "tokenizer"))
+
+
+def by_program(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """The exit code of conform.py, and its results by library."""
+    command = [sys.executable, str(folder / "conform.py"), "--json", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr
+    return done.returncode, {one["consumer"]: one for one in json.loads(done.stdout)}
+
+
+def swap_ranks(folder: Path) -> None:
+    """Exchanges the ids of two tokens in the file that tiktoken reads, and nowhere else."""
+    file = folder / "vocab.tiktoken"
+    lines = [line.split() for line in file.read_bytes().splitlines()]
+    lines[97][1], lines[98][1] = lines[98][1], lines[97][1]
+    file.write_bytes(b"".join(b" ".join(line) + b"\n" for line in lines))
+
+
+@pytest.mark.slow
+def test_every_library_here_gives_the_same_ids(made: Path, tmp_path: Path) -> None:
+    found = conform(made, HERE)
+    assert [(one.consumer, one.verdict) for one in found] == [(name, "same") for name in HERE]
+    assert all(one.compared and one.compared["text"] > 2_090 and one.compared["special"] > 2_090 for one in found)
+    assert [one.compared["chat"] for one in found if one.compared] == [0, 50, 50, 0]
+    [alone] = conform(made / "tokenizer.json", ["tiktoken"])
+    assert (alone.verdict, alone.why) == ("cannot", "the tokenizer has no vocab.tiktoken")
+    code, results = by_program(made, "--with", *HERE)
+    assert code == 0
+    assert [(name, one["verdict"], one["compared"]["special"]) for name, one in results.items()] == [
+        (name, "same", 95) for name in HERE
+    ]
+
+
+def test_a_file_that_one_library_reads_otherwise_is_found_by_the_command_and_by_the_program(folder: Path) -> None:
+    swap_ranks(folder)
+    tokenizers, tiktoken = conform(folder, ["tokenizers", "tiktoken"])
+    assert tokenizers.verdict == "same" and tiktoken.verdict == "other"
+    assert tiktoken.difference is not None and tiktoken.difference["found"] != tiktoken.difference["expected"]
+    code, results = by_program(folder, "--with", "tokenizers", "tiktoken")
+    assert code == 1
+    assert results["tiktoken"]["difference"] == tiktoken.difference
+    assert results["tiktoken"]["why"] == tiktoken.why
+    assert results["tokenizers"]["verdict"] == "same"
+    assert by_program(folder, "--with", "tokenizers")[0] == 0
+
+
+def test_a_setting_of_transformers_that_changes_ids_is_found_by_the_program(folder: Path) -> None:
+    config = folder / "tokenizer_config.json"
+    changed = json.loads(config.read_text(encoding="utf-8")) | {"split_special_tokens": True}
+    config.write_text(json.dumps(changed), encoding="utf-8")
+    code, results = by_program(folder, "--with", "transformers")
+    assert code == 1
+    assert results["transformers"]["difference"]["given"] == "<|endoftext|>"
+    assert results["transformers"]["difference"]["expected"] == [0]
+
+
+def test_a_tokenizer_that_changed_after_it_was_made_is_found_by_the_command_and_by_the_program(folder: Path) -> None:
+    file = folder / "tokenizer.json"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    document["model"]["merges"].pop()
+    file.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(TokenizerError, match=r"golden\.json: made for the tokenizer"):
+        conform(folder, ["tokenizers"])
+    document["model"]["merges"] = document["model"]["merges"][:100]
+    file.write_text(json.dumps(document), encoding="utf-8")
+    code, results = by_program(folder, "--with", "tokenizers")
+    assert (code, results["tokenizers"]["verdict"]) == (1, "other")
+
+
+def test_a_normalizer_that_tiktoken_does_not_have_is_found(folder: Path) -> None:
+    document = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    (folder / "tokenizer.json").write_text(json.dumps(document | {"normalizer": {"type": "NFC"}}), encoding="utf-8")
+    with_card(folder, Tokenizer.load(folder))
+    tokenizers, tiktoken = conform(folder, ["tokenizers", "tiktoken"])
+    assert tokenizers.verdict == "same"
+    assert tiktoken.difference is not None
+    text = tiktoken.difference["given"]
+    assert unicodedata.normalize("NFC", text) != text
+
+
+FOREIGN = {
+    "crashes": "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)",
+    "exits": "import sys\nsys.exit('no licence')",
+    "loops": "while True: pass",
+    "takes all memory": "bytearray(1 << 36)",
+    "raises": "raise RuntimeError('built for another\\nmachine')",
+    "lacks its functions": "",
+    "prints": "print('{}')\nclass Kitoken:\n    from_file = None",
+    "writes nothing and closes": "import os\nos._exit(0)",
+}
+WHY = {
+    "crashes": "its process ended with SIGSEGV",
+    "exits": "SystemExit: no licence",
+    "loops": "it took more than 2 s",
+    "takes all memory": "MemoryError: ",
+    "raises": "RuntimeError: built for another machine",
+    "lacks its functions": "AttributeError: module 'kitoken' has no attribute 'Kitoken'",
+    "prints": "TypeError: 'NoneType' object is not callable",
+    "writes nothing and closes": "its process ended with exit code 0",
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_nothing_that_a_library_does_hangs_or_ends_the_command(
+    what: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kitoken.py").write_text(FOREIGN[what], encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(consumers, "SECONDS_MAX", 2 if what == "loops" else 60)
+    found, *more = conform(made, ["kitoken", "tokenizers"])
+    assert (found.verdict, found.why) == ("cannot", WHY[what])
+    assert [one.verdict for one in more] == ["same"]
+
+
+def test_a_text_that_a_library_fails_on_is_a_difference(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "class Kitoken:\n from_file = lambda _: Kitoken()\n def encode(self, text, special): return [1 // len(text)]"
+    (tmp_path / "kitoken.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    subject = consumers.Subject(str(made), None, {}, {"text": [("one", "a", [1]), ("two", "", [])]})
+    [found] = consumers.compare(subject, ["kitoken"])
+    assert (found.verdict, found.compared) == ("other", {"text": 1, "special": 0, "chat": 0})
+    assert found.difference is not None
+    assert found.difference["found"] == "ZeroDivisionError: integer division or modulo by zero"
+
+
+def test_the_command_says_what_it_found_and_refuses_names_that_are_none(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["conform", str(folder), "--with", "tokenizers"]) == 0
+    head, row = capfd.readouterr().out.splitlines()
+    assert head.split() == ["library", "version", "ids"]
+    assert row.split()[0] == "tokenizers" and row.split()[2] == "same"
+    swap_ranks(folder)
+    assert main(["conform", str(folder), "--with", "tiktoken", "--json"]) == 1
+    [found] = json.loads(capfd.readouterr().out)["result"]
+    assert (found["consumer"], found["verdict"]) == ("tiktoken", "other")
+    assert main(["conform", str(folder), "--with", "tiktokn"]) == 2
+    assert "found 'tiktokn'; allowed: tokenizers, transformers," in capfd.readouterr().err
+    (folder / "vocab.tiktoken").unlink()
+    assert main(["conform", str(folder), "--with", "tiktoken"]) == 2
+    assert main(["conform", str(folder / "none")]) == 2
+
+
+def test_the_exit_code_is_2_where_nothing_or_not_all_that_was_named_was_compared() -> None:
+    same, other, cannot, absent = (Result("a", verdict) for verdict in ("same", "other", "cannot", "not installed"))
+    assert exit_code([same, cannot, absent], are_named=False) == 0
+    assert exit_code([same, cannot], are_named=True) == exit_code([same, absent], are_named=True) == 2
+    assert exit_code([cannot, absent], are_named=False) == exit_code([], are_named=False) == 2
+    assert exit_code([same, other, cannot], are_named=True) == exit_code([same, other], are_named=False) == 1
+    assert lines_of([same, absent]) == [
+        "library  version  ids",
+        "a                 same",
+        "a                 not installed",
+    ]
+
+
+def test_the_program_needs_python_3_9_and_nothing_else(made: Path) -> None:
+    source = (made / "conform.py").read_text(encoding="utf-8")
+    assert source == Path(consumers.__file__).read_text(encoding="utf-8")
+    tree = ast.parse(source, feature_version=(3, 9))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    imported |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    assert {str(name).split(".")[0] for name in imported} <= {*sys.stdlib_module_names}
+
+
+def test_the_program_without_its_golden_vectors_says_so(folder: Path) -> None:
+    (folder / "golden.json").unlink()
+    done = subprocess.run([sys.executable, str(folder / "conform.py")], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "golden.json and card.json are needed beside this file" in done.stderr
+
+
+def test_no_file_beside_the_program_is_imported_as_a_library(folder: Path, tmp_path: Path) -> None:
+    (folder / "tokenizers.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')", encoding="utf-8")
+    assert by_program(folder, "--with", "tokenizers")[1]["tokenizers"]["verdict"] == "same"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_generated_texts_are_the_same_each_time_and_have_what_libraries_split_otherwise() -> None:
+    texts = generated_texts(2_000, ["<|end|>"])
+    assert texts == generated_texts(2_000, ["<|end|>"])
+    whole = "".join(texts)
+    whole.encode()
+    assert len(set(texts)) > 1_800
+    assert sum("<|end|>" in text for text in texts) > 200
+    categories = {unicodedata.category(one) for one in whole}
+    assert categories == {unicodedata.category(chr(i)) for i in range(sys.maxunicode + 1)} - {"Cs"}
+    assert all(part in whole for part in ("'re", "’ll", "\r\n", "\n\n", "\u00a0", "\u3000", "1", "\x00", " " * 64))
+    assert {os.linesep, "\u2028"} < set(whole)
+
+
+def test_generated_conversations_have_turns_in_order() -> None:
+    one, two, _three = generated_conversations(["a", "b"], 3)
+    assert [message["role"] for message in one] == ["system", "user", "assistant"]
+    assert [message["role"] for message in two] == ["user", "assistant"] * 2
+    assert set(CONSUMERS) >= set(HERE)

@@ -1,0 +1,101 @@
+"""Compares a tokenizer's ids with those of every library that is installed here: on golden vectors, on generated texts and, if it
+has a chat template, on conversations."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from tokenmill.analysis.conform_texts import generated_conversations, generated_texts
+from tokenmill.artifacts.golden import GOLDEN_FILE, check_golden
+from tokenmill.artifacts.golden_texts import HARD, PANEL
+from tokenmill.chat.chat_encoder import ChatEncoder
+from tokenmill.chat.rendering import ChatSettings
+from tokenmill.conform.consumers import CONSUMERS, Result, Subject, compare
+from tokenmill.console import say
+from tokenmill.errors import ChatError, TemplateError, TokenizerError
+from tokenmill.special_tokens import SpecialTokensInText
+from tokenmill.tokenizer.chat_files import DEFAULT, chat_templates_of, special_names
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.regular_files import read
+
+N_TEXTS = 2_000
+N_CONVERSATIONS = 50
+
+
+def conform(path: Path, names: Sequence[str] = tuple(CONSUMERS)) -> list[Result]:
+    """How these libraries compare for the tokenizer in a folder or in a tokenizer.json, which then counts alone.
+
+    Raises TokenizerError or PatternError if tokenmill cannot load it, and TokenizerError if its golden.json is of another one.
+    """
+    tokenizer = Tokenizer.load(path)
+    with _folder_of(path) as folder:
+        check_golden(folder, tokenizer, others=False)
+        pattern = None if tokenizer.steps is None else list(tokenizer.steps)
+        subject = Subject(str(folder), pattern, tokenizer.special_tokens, _vectors(folder, tokenizer))
+        return compare(subject, names)
+
+
+@contextmanager
+def _folder_of(path: Path) -> Iterator[Path]:
+    """Yields the folder with the tokenizer's files: for a single file one with this file alone."""
+    if path.is_dir():
+        yield path.absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="tokenmill-") as folder:
+        shutil.copyfile(path, Path(folder) / "tokenizer.json")
+        yield Path(folder)
+
+
+def _vectors(folder: Path, tokenizer: Tokenizer) -> dict[str, list[tuple[str, Any, list[int]]]]:
+    """What is compared: texts with the ids that tokenmill gives. Texts with a byte that has no token are left out."""
+    if (folder / GOLDEN_FILE).is_file():
+        texts = {one["name"]: one["text"] for one in json.loads(read(folder / GOLDEN_FILE))["vectors"]}
+    else:
+        texts = {f"panel/{name}": text for name, text in PANEL.items()}
+        texts |= {f"hard/{name}": text for name, text in HARD.items()}
+    special = list(tokenizer.special_tokens)
+    generated = generated_texts(N_TEXTS, special)
+    texts |= {f"generated/{i}": text for i, text in enumerate(generated)}
+
+    def encoded(policy: SpecialTokensInText) -> Iterator[tuple[str, str, list[int]]]:
+        for name, text in texts.items():
+            try:
+                yield name, text, tokenizer.encode(text, special=policy)
+            except TokenizerError:
+                continue
+
+    plain = [text for text in generated if not any(token in text for token in special)]
+    return {
+        "text": list(encoded("as_text")),
+        "special": list(encoded("allow")),
+        "chat": list(_conversations(folder, tokenizer, plain)),
+    }
+
+
+def _conversations(
+    folder: Path, tokenizer: Tokenizer, texts: Sequence[str]
+) -> Iterator[tuple[str, list[dict[str, str]], list[int]]]:
+    """Yields conversations with their ids by the tokenizer's default chat template, if it has one. Those that it refuses are left
+    out."""
+    template = chat_templates_of(folder).get(DEFAULT)
+    if template is None or not texts:
+        return
+    try:
+        encoder = ChatEncoder(tokenizer, ChatSettings(template, "all", special_names(folder)), str(folder))
+    except TemplateError as error:
+        say(f"conform: conversations are left out: {error}")
+        return
+    for i, messages in enumerate(generated_conversations(texts, N_CONVERSATIONS)):
+        try:
+            rendered = pa.array([msgspec.json.encode({"messages": messages}).decode()], pa.large_string())
+            [ids] = encoder.encode_batch(rendered).input_ids.to_pylist()
+        except ChatError:
+            continue
+        yield f"conversation/{i}", messages, ids

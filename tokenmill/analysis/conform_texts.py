@@ -1,0 +1,82 @@
+"""Texts on which libraries may disagree, drawn at random from a fixed seed."""
+
+import random
+from collections.abc import Callable, Sequence
+from itertools import cycle
+
+from tokenmill.artifacts.golden_texts import HARD, PANEL
+
+_SEED = 51
+_PIECES_MAX = 8
+_CONTRACTIONS = ("'s", "'S", "’ll", "'re", "'VE", "don't", "'ſ", "I'm", "'", "d'", "''t")
+_SPACES = (" ", "  ", "   ", "\t", "\u00a0", "\u2003", "\u3000", "\u200b", "\u0085", "\x0b", "\x1c", " \t ")
+_LINE_ENDS = ("\n", "\r\n", "\r", "\n\n", " \n", "\n ", "\r\n\r\n", "\u2028", "\u2029", "\n\n\n ")
+_MARKS = "\u0301\u0316\u0334\u20dd\ufe0f\u200d\u200c\u0e31\u093f\u05b8\u3099"
+_RANGES = (
+    (0x00, 0xFF),
+    (0x100, 0x24F),
+    (0x370, 0x5FF),
+    (0x600, 0x6FF),
+    (0x900, 0xDFF),
+    (0xE00, 0x109F),
+    (0x1100, 0x11FF),
+    (0x1E00, 0x2BFF),
+    (0x3040, 0x30FF),
+    (0x4E00, 0x9FFF),
+    (0xAC00, 0xD7A3),
+    (0xE000, 0xFFFF),
+    (0x10000, 0x1F8FF),
+    (0x1F300, 0x1FAFF),
+    (0x20000, 0x10FFFF),
+)
+"""First and last code point of blocks of scripts, marks, emoji, private use, and those that are no character."""
+
+
+def generated_texts(n: int, special_tokens: Sequence[str]) -> list[str]:
+    """So many texts: mixtures of scripts, spaces, digits, line ends, emoji, contractions, long runs, odd code points, and the texts
+    of special tokens, whole and cut. Equal arguments give equal texts."""
+    chance = random.Random(_SEED)
+    words = [word for text in (*PANEL.values(), *HARD.values()) for word in text.split() if len(word) < 60]
+
+    def characters() -> str:
+        first, last = chance.choice(_RANGES)
+        drawn = (chance.randint(first, last) for _ in range(chance.randint(1, 6)))
+        return "".join(chr(one) for one in drawn if not 0xD800 <= one <= 0xDFFF)
+
+    def run() -> str:
+        return chance.choice("a0 =-_\n\té字🙂.A") * chance.choice((2, 3, 4, 7, 16, 17, 64, 200))
+
+    def special() -> str:
+        text = chance.choice(special_tokens or ("<|endoftext|>",))
+        return text if chance.random() < 0.7 else text[: chance.randint(1, len(text))]
+
+    def word() -> str:
+        return chance.choice((str, str, str.upper, str.title))(chance.choice(words))
+
+    kinds: list[Callable[[], str]] = [
+        word,
+        word,
+        word,
+        characters,
+        run,
+        special,
+        lambda: chance.choice(_CONTRACTIONS),
+        lambda: chance.choice(_SPACES),
+        lambda: chance.choice(_LINE_ENDS),
+        lambda: "".join(chance.choices("0123456789", k=chance.randint(1, 12))),
+        lambda: chance.choice("eaकไあ한") + "".join(chance.choices(_MARKS, k=chance.randint(1, 3))),
+        lambda: "".join(chance.choices("!?.,;:-–'\"`()[]{}<>/\\|@#$%^&*_+=~…", k=chance.randint(1, 5))),
+    ]
+    return ["".join(chance.choice(kinds)() for _ in range(chance.randint(1, _PIECES_MAX))) for _ in range(n)]
+
+
+def generated_conversations(texts: Sequence[str], n: int) -> list[list[dict[str, str]]]:
+    """So many conversations of one to three turns with these texts, every third one with a message of the system."""
+    left = cycle(texts)
+    found = []
+    for i in range(n):
+        messages = [{"role": "system", "content": next(left)}] if i % 3 == 0 else []
+        for _ in range(1 + i % 3):
+            messages += [{"role": role, "content": next(left)} for role in ("user", "assistant")]
+        found.append(messages)
+    return found

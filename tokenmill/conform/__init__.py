@@ -1,0 +1,1 @@
+"""The program that is shipped with a tokenizer, and compares the ids that other libraries give."""
