@@ -1,21 +1,25 @@
 """Describes a tokenizer file: its properties, its oddities, and the engine that would run it."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 from tokenmill.analysis.oddities import entry, of_document, of_model, unmatched
 from tokenmill.errors import TokenizerError
 from tokenmill.pretokenizers import patterns
+from tokenmill.pretokenizers.json_steps import parts_of
+from tokenmill.tokenizer.conversions.convert import loaded
+from tokenmill.tokenizer.conversions.elsewhere import warnings_of
 from tokenmill.tokenizer.formats.as_loaded import mended
 from tokenmill.tokenizer.formats.files import file_of
 from tokenmill.tokenizer.formats.folder import changes, with_folder
 from tokenmill.tokenizer.formats.schema import read_document, unread_fields
 from tokenmill.tokenizer.formats.tiktoken_file import with_own_ranks
 from tokenmill.tokenizer.model import BYTE_TOKENS
-from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.regular_files import read
 
 _N_SHOWN = 12
+_LIKE_A_REGEX = re.compile(r"\\[psdwPSDW]|\[\^|\(\?|\]\+")
 _SPLITTERS = {"scanner": "the core's scanner for it", "regex": "fancy-regex, many times as slow as a scanner"}
 
 
@@ -24,7 +28,8 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
 
     Raises TokenizerError or PatternError for a file that is refused.
     """
-    tokenizer = Tokenizer.load(path, pattern=pattern)
+    form = loaded(path, pattern)
+    tokenizer = form.tokenizer
     model, document = tokenizer.model, tokenizer.document
     tokens = {id: tokenizer.token_bytes(id) for id in tokenizer.ids}
     merged = None if model is None else with_own_ranks(model)
@@ -39,6 +44,7 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
         content = read(file)
         as_read = read_document(content, str(file))
         found = {**mended(content, as_read), "fields that nothing reads": unread_fields(as_read)}
+        found["splits by a text that looks like a regex: only that very text matches"] = _split_by_text(as_read)
         found |= _from_beside(path, as_read)
     oddities += [entry(what, examples) for what, examples in found.items() if examples]
     return {
@@ -58,6 +64,7 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
         "ignore_merges": bool(document["model"].get("ignore_merges")),
         "special_tokens": tokenizer.special_tokens,
         "oddities": oddities,
+        "elsewhere": warnings_of(form),
     }
 
 
@@ -90,7 +97,7 @@ def lines_of(found: dict[str, Any], place: str) -> list[str]:
         lines.append(f"  odd             {one['what']} ({one['n']:,})" + (f": {examples}{more}" if examples else ""))
     if not found["oddities"]:
         lines.append("  odd             nothing")
-    return lines
+    return [*lines, *(f"  elsewhere       {one}" for one in found["elsewhere"])]
 
 
 def _from_beside(path: Path, as_read: dict[str, Any]) -> dict[str, list[str]]:
@@ -112,6 +119,12 @@ def _from_beside(path: Path, as_read: dict[str, Any]) -> dict[str, list[str]]:
         "added tokens of the files beside tokenizer.json, as transformers has them": tokens,
         "sections that the class of transformers has otherwise than tokenizer.json": sections,
     }
+
+
+def _split_by_text(document: dict[str, Any]) -> list[str]:
+    parts = parts_of(document.get("pre_tokenizer"), "pretokenizers")
+    texts = [part["pattern"].get("String", "") for part in parts if part["type"] == "Split"]
+    return [text for text in texts if _LIKE_A_REGEX.search(text)]
 
 
 def _of_others(document: dict[str, Any]) -> list[dict[str, Any]]:

@@ -17,6 +17,8 @@ from tokenmill.corpus.provenance import CountedShard
 from tokenmill.corpus.scripts import characters_by_script
 from tokenmill.errors import TokenizerError, first_finding
 from tokenmill.storage.atomic import write_atomic
+from tokenmill.tokenizer.conversions.elsewhere import without_llama_cpp
+from tokenmill.tokenizer.conversions.forms import Form
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.regular_files import read
 
@@ -51,7 +53,8 @@ class Training(Record):
 
 
 class Card(Record):
-    """The card.json of a tokenizer. `training`: null for a tokenizer that was made elsewhere; `origin` then names its source."""
+    """The card.json of a tokenizer. `training`: null for a tokenizer that was made elsewhere; `origin` then names its source.
+    `llama_cpp`: why llama.cpp would give other ids; null if it gives the same, and in cards of before 0.3."""
 
     format_version: int = 1
     made_by: str
@@ -65,6 +68,7 @@ class Card(Record):
     engines: dict[str, str | None]
     origin: str | None
     training: Training | None
+    llama_cpp: str | None = None
 
 
 def measure_training(
@@ -116,6 +120,7 @@ def make_card(
         engines=golden.engines,
         origin=origin,
         training=training,
+        llama_cpp=without_llama_cpp(Form(tokenizer, "", {})),
     )
 
 
@@ -227,6 +232,8 @@ def _how_to_load(card: Card) -> str:
     )
     if reason := card.engines.get("tiktoken"):
         text += f"\n\ntiktoken does not give the same ids: {reason}."
+    if card.llama_cpp is not None:
+        text += f"\n\n{card.llama_cpp}"
     return text
 
 

@@ -75,7 +75,8 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
         golden = make_golden(directory, tokenizers[0], provenance.samples)
         write_golden(golden, directory)
         training = measure_training(counts, tokenizers[0], asked, provenance.shards)
-        write_card(make_card(tokenizers[0], golden, params.publish.license, training), directory)
+        card = make_card(tokenizers[0], golden, params.publish.license, training)
+        write_card(card, directory)
         write_program(directory)
     n_tokens = tokenizers[0].vocab_size
     if n_tokens < asked.vocab_size:
@@ -83,6 +84,8 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
             f"train-vocab: WARNING: stopped early at {n_tokens:,} of {asked.vocab_size:,} tokens: no pair is left "
             f"that occurs {asked.pair_count_min:,} times or more. Add text, or lower train_vocab.vocab_size."
         )
+    if card.llama_cpp is not None:
+        say(f"train-vocab: {card.llama_cpp}")
     return StageSummary("train-vocab", "run", text_mb=report["text_bytes"] / 1e6, n_tokens=n_tokens)
 
 

@@ -118,7 +118,7 @@ def test_a_tekken_json_has_its_special_tokens_before_the_others(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "document", "format", "why"),
     [
-        ("NFC", changed("normalizer", to={"type": "NFC"}), "gguf", "llama.cpp changes no text"),
+        ("NFC", changed("normalizer", to={"type": "NFC"}), "gguf", "it changes no text"),
         (
             "own split",
             split(**ISOLATED, pattern={"Regex": "a|[^a]"}),

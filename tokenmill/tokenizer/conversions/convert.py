@@ -60,9 +60,14 @@ def read_form(source: Path, pattern: str | None = None) -> Form:
     elif source.name == "vocab.json":
         document = vocab_merges.document_of(source, pattern)
     else:
-        tokenizer = Tokenizer.load(source, pattern)
-        if source.is_dir():
-            names, template = names_in(source), chat_templates_of(source).get(DEFAULT)
-        return Form(tokenizer, str(source), names, template)
+        return loaded(source, pattern)
     content = json.dumps(document, ensure_ascii=False).encode()
     return Form(Tokenizer.of(read_json(content, str(source)), str(source), CACHE_MB_MAX), str(source), names, template)
+
+
+def loaded(source: Path, pattern: str | None = None) -> Form:
+    """A tokenizer that `Tokenizer.load` takes, with the names and the chat template in its folder. Raises TokenizerError."""
+    tokenizer = Tokenizer.load(source, pattern)
+    if not source.is_dir():
+        return Form(tokenizer, str(source), {})
+    return Form(tokenizer, str(source), names_in(source), chat_templates_of(source).get(DEFAULT))

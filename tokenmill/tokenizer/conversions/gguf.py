@@ -32,11 +32,10 @@ def files_of(form: Form) -> dict[str, bytes]:
 
     The layout is that of ggml's docs/gguf.md, version 3: little-endian, here without tensors.
     """
-    vocabulary = _characters(form) if form.tokenizer.model is None else _byte_level(form, form.tokenizer.model)
     fields: dict[str, tuple[int, Any]] = {
         "general.architecture": (STRING, "llama"),
         "general.name": (STRING, f"tokenizer {form.tokenizer.digest}"),
-        **vocabulary,
+        **vocabulary_of(form),
         "tokenizer.ggml.add_bos_token": (BOOL, False),
         "tokenizer.ggml.add_eos_token": (BOOL, False),
     }
@@ -46,6 +45,11 @@ def files_of(form: Form) -> dict[str, bytes]:
     if form.chat_template is not None:
         fields["tokenizer.chat_template"] = (STRING, form.chat_template)
     return {"tokenizer.gguf": b"".join(_file(fields))}
+
+
+def vocabulary_of(form: Form) -> dict[str, tuple[int, Any]]:
+    """The fields of the vocabulary: the type and the value of each. Raises TokenizerError if llama.cpp would give other ids."""
+    return _characters(form) if form.tokenizer.model is None else _byte_level(form, form.tokenizer.model)
 
 
 def _characters(form: Form) -> dict[str, tuple[int, Any]]:
@@ -84,15 +88,17 @@ def _byte_level(form: Form, model: Model) -> dict[str, tuple[int, Any]]:
 def _pattern_of(form: Form, model: Model) -> str:
     pre = PATTERNS.get(form.tokenizer.pattern or "")
     if pre is None:
-        raise form.cannot("GGUF", "pattern", f"llama.cpp has no split like it; it has {', '.join(PATTERNS)}")
+        raise form.cannot(
+            "a GGUF of llama.cpp", "pattern", f"it has no split like this one; it has {', '.join(PATTERNS)}"
+        )
     if model.nfc or model.add_prefix_space:
-        raise form.cannot("GGUF", "normalizer", "llama.cpp changes no text before it splits it")
+        raise form.cannot("a GGUF of llama.cpp", "normalizer", "it changes no text before it splits it")
     if flagged := [one.text for one in model.added if one.has_flags]:
-        raise form.cannot("GGUF", "added_tokens", f"llama.cpp has no flags like those of {flagged[0]!r:.60}")
+        raise form.cannot("a GGUF of llama.cpp", "added_tokens", f"it has no flags like those of {flagged[0]!r:.60}")
     takes_whole = pre in _TAKES_WHOLE_TOKENS
     if model.ignore_merges != takes_whole and (token := not_merged(model)) is not None:
         how = "as a whole" if takes_whole else "by merges alone"
-        raise form.cannot("GGUF", "model.ignore_merges", f"llama.cpp makes tokens such as {token!r:.60} {how}")
+        raise form.cannot("a GGUF of llama.cpp", "model.ignore_merges", f"it makes tokens such as {token!r:.60} {how}")
     return pre
 
 

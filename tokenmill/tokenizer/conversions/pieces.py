@@ -119,7 +119,7 @@ def pieces_of(form: Form) -> tuple[list[Piece], bool]:
     order = {text: at for at, text in enumerate([*made, *(text for text in texts.values() if text not in was_made)])}
     pieces = [Piece(texts[id], -float(order[texts[id]]), kinds.get(id, Kind.NORMAL)) for id in range(len(texts))]
     if merges_of(pieces, form.place) != model["merges"]:
-        raise form.cannot("a vocabulary of pieces", "model.merges", "SentencePiece would merge other pairs")
+        raise form.cannot("a vocabulary of pieces", "model.merges", "it would merge other pairs")
     if unknown is None:
         raise form.cannot("a vocabulary of pieces", "model.unk_token", "it has no token for what is unknown")
     for adds_mark in (True, False):
@@ -127,7 +127,7 @@ def pieces_of(form: Form) -> tuple[list[Piece], bool]:
             "pre_tokenizer"
         ):
             return pieces, adds_mark
-    raise form.cannot("a vocabulary of pieces", "normalizer", f"expected that spaces become {MARK}, and nothing else")
+    raise form.cannot("a vocabulary of pieces", "normalizer", f"it makes {MARK} of spaces, and changes nothing else")
 
 
 def _normalizer(asked: Normalization) -> dict[str, Any]:

@@ -1,0 +1,40 @@
+"""What goes wrong with a tokenizer in other programs, said before a model is trained with it."""
+
+from collections.abc import Iterator
+
+from tokenmill.errors import TokenizerError
+from tokenmill.tokenizer.conversions import gguf
+from tokenmill.tokenizer.conversions.forms import Form, id_of
+
+_LLAMA_IDS = {"bos_token": 1, "eos_token": 2}
+"""The ids in LlamaConfig of transformers, and in configurations made from it, unless a model says others."""
+
+
+def warnings_of(form: Form) -> list[str]:
+    """One sentence for each program or setting that would give other ids, or stop."""
+    return [
+        *([why] if (why := without_llama_cpp(form)) else []),
+        *_default_ids(form),
+        *([] if "pad_token" in form.names else ["No pad token: transformers' collators for language models stop."]),
+    ]
+
+
+def without_llama_cpp(form: Form) -> str | None:
+    """Why llama.cpp would give other ids; None if it gives the same, or where that is not known: of what is no BPE."""
+    try:
+        if form.tokenizer.document["model"]["type"] == "BPE":
+            gguf.vocabulary_of(form)
+    except TokenizerError as error:
+        return f"llama.cpp would give other ids: {error.what.partition(': ')[2]}"
+    return None
+
+
+def _default_ids(form: Form) -> Iterator[str]:
+    tokens = form.tokenizer.tokens
+    wrong = [
+        f"{name.removesuffix('_token')} {id} is {tokens[id].decode(errors='replace')!r:.40}"
+        for name, id in _LLAMA_IDS.items()
+        if id in tokens and id != id_of(form, name)
+    ]
+    if wrong:
+        yield f"LlamaConfig's default ids mean other tokens: {', '.join(wrong)}. Set bos_token_id and eos_token_id."
