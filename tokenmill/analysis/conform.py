@@ -2,10 +2,9 @@
 has a chat template, on conversations."""
 
 import json
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,13 @@ from tokenmill.console import say
 from tokenmill.errors import ChatError, TemplateError, TokenizerError
 from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.tokenizer.chat_files import DEFAULT, chat_templates_of, special_names
+from tokenmill.tokenizer.conversions.convert import convert
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.regular_files import read
 
 N_TEXTS = 2_000
 N_CONVERSATIONS = 50
+_MADE = {".gguf": "gguf", ".model": "sentencepiece"}
 
 
 def conform(path: Path, names: Sequence[str] = tuple(CONSUMERS)) -> list[Result]:
@@ -44,13 +45,18 @@ def conform(path: Path, names: Sequence[str] = tuple(CONSUMERS)) -> list[Result]
 
 @contextmanager
 def _folder_of(path: Path) -> Iterator[Path]:
-    """Yields the folder with the tokenizer's files: for a single file one with this file alone."""
-    if path.is_dir():
-        yield path.absolute()
-        return
-    with tempfile.TemporaryDirectory(prefix="tokenmill-") as folder:
-        shutil.copyfile(path, Path(folder) / "tokenizer.json")
-        yield Path(folder)
+    """Yields a folder with links to the tokenizer's files, a single file alone, and with the files that llama.cpp and SentencePiece
+    read, where they can be made."""
+    with tempfile.TemporaryDirectory(prefix="tokenmill-") as name:
+        folder = Path(name)
+        files = {one.name: one for one in path.iterdir()} if path.is_dir() else {"tokenizer.json": path}
+        for name, file in files.items():
+            (folder / name).symlink_to(file.absolute())
+        for suffix, format in _MADE.items():
+            if not any(name.endswith(suffix) for name in files):
+                with suppress(TokenizerError):
+                    convert(path, folder, format)
+        yield folder
 
 
 def _vectors(folder: Path, tokenizer: Tokenizer) -> dict[str, list[tuple[str, Any, list[int]]]]:

@@ -31,7 +31,8 @@ _FIELDS_MAX = 2**16
 _ITEMS_MAX = 2**24
 _BYTES_MAX = 2**29
 """The largest part of a file that is read: what is behind the vocabulary is tensors."""
-_PATTERN_OF = {"llama-bpe": "llama3"} | {pre: name for name, pre in PATTERNS.items() if name != "cl100k"}
+_PATTERN_OF = {pre: name for name, pre in PATTERNS.items()} | {"gpt-4o": "o200k", "deepseek-llm": "deepseek"}
+"""The pattern that a model with this name was trained with. llama-bpe: llama3, which splits like cl100k."""
 _NAMES = {key: name for name, key in IDS.items()}
 
 
