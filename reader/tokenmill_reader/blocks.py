@@ -54,6 +54,21 @@ class Blocks:
         number = bisect_right(opened.first_items, i) - 1
         return opened.load(number), i - opened.first_items[number]
 
+    def place_of(self, i: int) -> tuple[int, int]:
+        """The part that has the item number i of all, and the item's number in it."""
+        part = bisect_right(self._first_items, i) - 1
+        return part, i - self._first_items[part]
+
+    def place_of_token(self, token: int) -> tuple[int, int]:
+        """The part that has this token, a number among those of all items, and the number in it of the token's item."""
+        part = bisect_right(self._first_tokens, token) - 1
+        opened = self._opened.get(part) or self._open(part)
+        at = token - self._first_tokens[part]
+        number = bisect_right(opened.first_tokens, at) - 1
+        offsets = opened.load(number).offsets
+        row = int(offsets.searchsorted(at - opened.first_tokens[number], side="right")) - 1
+        return part, opened.first_items[number] + row
+
     def number_of(self, part: int, i: int) -> int:
         """The number among all items of the item number i of a part."""
         return self._first_items[part] + i

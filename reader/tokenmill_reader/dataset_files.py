@@ -15,6 +15,7 @@ from tokenmill_reader.formats.table import INDEX_NAME, PARQUET_SUFFIX, READ_FORM
 from tokenmill_reader.manifest import FileSet, Manifest, read_manifest, refuse_wrong_names
 from tokenmill_reader.open_parts import FlatParts, Parts, Place
 from tokenmill_reader.pyarrow_needed import has_pyarrow, need_pyarrow
+from tokenmill_reader.source_ids import SourceIds
 
 _ADVICE = "Copy it again, or run `tokenmill verify` to see what else differs and `tokenmill build` to make it again."
 
@@ -23,8 +24,8 @@ class DatasetFiles(NamedTuple):
     """The files of one split in one format. `split`: None if the dataset has none. `source`: None for all sources. `epoch`: the
     epoch of files that were shuffled for several; otherwise 0. `shape`: the shape of the items in `parts`. `index_files`: those
     that say which documents make each packed sequence, if there are any, each with the number of the part that it calls 0.
-    `tokens_digest`: see Manifest.tokens_digest. `digest`: the sha256, in hex, of all that decides the items and their order, but
-    for split, source and epoch."""
+    `source_ids`: those of the items in `parts`. `tokens_digest`: see Manifest.tokens_digest. `digest`: the sha256, in hex, of all
+    that decides the items and their order, but for split, source and epoch."""
 
     manifest: Manifest
     split: Optional[str]
@@ -34,6 +35,7 @@ class DatasetFiles(NamedTuple):
     shape: Shape
     parts: Parts
     index_files: Sequence[tuple[Place, int]]
+    source_ids: SourceIds
     tokens_digest: str
     digest: str
 
@@ -72,6 +74,7 @@ def find_files(folder: Path, split: str | None, source: str | None, format: str 
     of_format, of_index = ([one for one in sets if one.format == name] for name in (format, INDEX_NAME))
     _expect_one_of(folder, "epoch", epoch, list(dict.fromkeys(one.epoch or 0 for one in of_index or of_format)) or [0])
     places: list[Place] = []
+    only: list[str | None] = []  # the only source of each place
     index: list[tuple[Place, int]] = []
     for one in of_format:
         if of_index:  # documents in the order of the dataset, for all epochs
@@ -80,16 +83,20 @@ def find_files(folder: Path, split: str | None, source: str | None, format: str 
         elif (one.epoch or 0) != epoch:
             continue
         places += _places(folder, one, READ_FORMATS[format].suffix)
+        only += [one.source] * len(one.parts)
     if not of_format:
         places = _places_of_documents(folder, manifest)
+        source_of = {one.name: one.source for one in manifest.inputs}
+        only = [source_of.get(shard.rows[0].name) if shard.rows else None for shard in manifest.shards]
     shape = _shape(manifest)
     if not READ_FORMATS[format].holds_mask:
         shape = replace(shape, has_mask=False)
     is_flat = of_format and READ_FORMATS[format].flat is not None
     parts = FlatParts(format, places, shape) if is_flat else _parquet_parts(folder, places, manifest.has_mask)
+    source_ids = SourceIds(places, only, [one.name for one in manifest.sources], format, shape.has_sources)
     tokens = manifest.tokens_digest()
     digest = _digest(manifest, tokens)
-    return DatasetFiles(manifest, split, source, format, epoch, shape, parts, index, tokens, digest)
+    return DatasetFiles(manifest, split, source, format, epoch, shape, parts, index, source_ids, tokens, digest)
 
 
 def formats_of(manifest: Manifest, sets: Iterable[FileSet]) -> list[str]:
@@ -171,6 +178,7 @@ def _shape(manifest: Manifest) -> Shape:
         manifest.has_ids,
         has_mask=manifest.has_mask,
         is_pair=manifest.chat is not None and manifest.chat.turns == "pair",
+        has_sources=manifest.files is not None and manifest.files.source_ids,
     )
     pack = manifest.files.pack if manifest.files else None
     if pack is None or pack.output == "index":
@@ -188,7 +196,7 @@ def _digest(manifest: Manifest, tokens_digest: str) -> str:
         "shuffle": None if files.shuffle is None else files.shuffle._asdict(),
         "pack": None if files.pack is None else files.pack._asdict(),
     }
-    del decides["min_parts"]  # it cuts files, after documents are packed
+    del decides["min_parts"], decides["source_ids"]  # files are cut after documents are packed
     if files.pack is None:
         del decides["file_bytes"], decides["pad_id"]
     return hashlib.sha256(json.dumps([tokens_digest, decides], sort_keys=True).encode()).hexdigest()

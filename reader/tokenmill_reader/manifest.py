@@ -50,9 +50,11 @@ class DatasetFile(NamedTuple):
 
 
 class InputFile(NamedTuple):
-    """An input file as it was encoded."""
+    """An input file as it was encoded. `source`: the name of its source; None without named sources."""
 
+    name: str
     n_bytes: int
+    source: Optional[str]
 
 
 class InputRows(NamedTuple):
@@ -120,7 +122,8 @@ class Pack(NamedTuple):
 class Files(NamedTuple):
     """How the documents are arranged in the file sets: the parameters of `encode` that decide it. `pad_id`: the id that fills
     sequences up. `epochs`: how many passes over each named source the first split has, as a fraction like "3/2". `min_parts`: how
-    many parts each set has at least; None if that was not asked for."""
+    many parts each set has at least; None if that was not asked for. `source_ids`: whether the files have the numbers of the items'
+    sources."""
 
     file_bytes: int
     splits: dict[str, float]
@@ -130,6 +133,7 @@ class Files(NamedTuple):
     pad_id: Optional[int]
     epochs: dict[str, str]
     min_parts: Optional[int]
+    source_ids: bool
 
     @property
     def is_arranged(self) -> bool:
@@ -354,6 +358,9 @@ def _packing(value: Any, place: str) -> dict[str, int]:
 
 _NUMBERS: Convert = dict_of(whole)
 _FILE = record(DatasetFile, {"name": Field(text), "n_bytes": Field(whole), "sha256": Field(text)})
+_INPUT = record(
+    InputFile, {"name": Field(text), "n_bytes": Field(whole), "source": Field(optional(text), lambda: None)}
+)
 _ROWS = record(InputRows, {"name": Field(text), "n_bad": Field(optional(whole))})
 _SHARD = record(
     DocumentsFile,
@@ -404,6 +411,7 @@ _FILES = record(
         "pad_id": Field(optional(whole)),
         "epochs": Field(dict_of(_passes), dict),
         "min_parts": Field(optional(whole), lambda: None),
+        "source_ids": Field(flag, lambda: False),
     },
 )
 _SOURCE = record(
@@ -463,7 +471,7 @@ _MANIFEST = record(
         "sources": Field(list_of(_SOURCE), list),
         "chat": Field(optional(_CHAT), lambda: None),
         "tables": Field(list_of(_FILE), list),
-        "inputs": Field(list_of(record(InputFile, {"n_bytes": Field(whole)}))),
+        "inputs": Field(list_of(_INPUT)),
         "shards": Field(list_of(_SHARD)),
         "files": Field(optional(_FILES), lambda: None),
         "sets": Field(list_of(_SET), list),

@@ -103,6 +103,12 @@ class TokenDataset:
         on. tokenmill_reader.boundaries makes position ids, cumulative lengths and labels of them."""
         return self._view.starts(self._number(index))
 
+    def source_ids(self, index: int) -> Starts:
+        """Which source the documents of an item are of: int32, one for each of its starts, the number of the source in
+        `manifest.sources`; 0 without named sources. A document has one. Raises ParamsError for a shuffled mixture that an earlier
+        tokenmill built, whose files do not say it."""
+        return self._view.source_ids(self._number(index), self._files.source_ids)
+
     def labels(self, index: int) -> Labels:
         """The ids of an item as labels: int32, with -100 for the first id of each document after the first, and for what fills a
         packed sequence up; of conversations, also where the loss mask is 0. They are at the places of their ids; a model shifts

@@ -15,6 +15,7 @@ from tokenmill_reader.errors import ValidationError
 from tokenmill_reader.formats.table import PARQUET_SUFFIX
 from tokenmill_reader.open_parts import Place
 from tokenmill_reader.pyarrow_needed import need_pyarrow
+from tokenmill_reader.source_ids import SourceIds
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -44,6 +45,10 @@ class Documents:
         """Where documents, or parts of documents, begin in an item: positions from 0, rising."""
         return np.zeros(min(len(self.item(i)), 1), np.int32)
 
+    def source_ids(self, i: int, sources: SourceIds) -> Starts:
+        """The source of each start of an item; of a document, its source."""
+        return sources.of(*self.blocks.place_of(i), 1)
+
     def loss_mask(self, i: int) -> Mask:
         """The loss mask of an item, of a dataset of conversations. In sequences and windows it is 0 at each start."""
         return self.blocks.mask(i)
@@ -70,6 +75,11 @@ class Windows:
         """See Documents."""
         return self._blocks.starts(i * self._length, self._length)
 
+    def source_ids(self, i: int, sources: SourceIds) -> Starts:
+        """See Documents."""
+        places = [self._blocks.place_of_token(i * self._length + start) for start in self.starts(i).tolist()]
+        return np.concatenate([sources.of(*place, 1) for place in places])
+
     def loss_mask(self, i: int) -> Mask:
         """See Documents."""
         return _without_starts(self._blocks.masks(i * self._length, self._length), self.starts(i))
@@ -93,6 +103,10 @@ class Rows:
         offsets = block.starts.offsets
         found: Starts = block.starts.values[offsets[i] : offsets[i + 1]]
         return found
+
+    def source_ids(self, i: int, sources: SourceIds) -> Starts:
+        """See Documents."""
+        return sources.of(*self._blocks.place_of(i), len(self.starts(i)))
 
     def loss_mask(self, i: int) -> Mask:
         """See Documents."""
@@ -161,6 +175,11 @@ class Indexed:
         pieces, low, high = self._find(i)
         ends = np.cumsum(pieces.n_tokens[low:high])
         return np.append(0, ends[:-1]).astype(np.int32)
+
+    def source_ids(self, i: int, sources: SourceIds) -> Starts:
+        """See Documents."""
+        pieces, low, high = self._find(i)
+        return np.concatenate([sources.of(pieces.part.item(k), pieces.row.item(k), 1) for k in range(low, high)])
 
     def loss_mask(self, i: int) -> Mask:
         """See Documents."""

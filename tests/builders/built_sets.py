@@ -13,8 +13,18 @@ def shape(manifest: Manifest) -> Shape:
     begin, end = manifest.begin_of_document_id, manifest.end_of_document_id
     pack = manifest.files.pack if manifest.files else None
     length, has_labels = (pack.length, pack.labels) if pack and pack.output == "rows" else (None, False)
-    has_mask = manifest.has_mask
-    return Shape(manifest.id_max, manifest.tokenizer_digest, begin, end, True, length, has_labels, has_mask)
+    has_sources = manifest.files is not None and manifest.files.source_ids
+    return Shape(
+        manifest.id_max,
+        manifest.tokenizer_digest,
+        begin,
+        end,
+        True,
+        length,
+        has_labels,
+        manifest.has_mask,
+        has_sources=has_sources,
+    )
 
 
 def items(project: Project, one: FileSet) -> list[list[dict[str, Any]]]:

@@ -23,6 +23,7 @@ from tokenmill.file_sets.planned import documents_shape
 from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.index import INDEX_FORMAT
 from tokenmill.formats.interface import Format
+from tokenmill.formats.sidecar import with_source_ids
 from tokenmill.rounds import Round, Rounds, Task, do
 from tokenmill.storage.unit_store import unit_key
 from tokenmill_reader.formats.items import Shape
@@ -219,7 +220,7 @@ def _same(
 ) -> Iterator[pa.RecordBatch]:
     """The expected items, batch by batch, after they were found equal. Raises ValidationError for the first that differs."""
     name = format.files(stem, shape)[0]
-    found = format.read(folder, stem, shape)
+    found = with_source_ids(format, folder, stem, shape, format.read(folder, stem, shape))
     held: pa.RecordBatch | None = None
     at = 0
     for batch in expected:

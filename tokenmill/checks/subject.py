@@ -71,6 +71,7 @@ def table_inputs(manifest: Manifest, files: Sequence[RightFile]) -> list[TableIn
 def encoded_units(subject: Subject, files: Sequence[RightFile]) -> list[EncodedUnit]:
     """What the file sets are made from. `files`: all files of the dataset."""
     sources = subject.manifest.source_names() if subject.manifest.sources else {}
+    numbers = {one.name: number for number, one in enumerate(subject.manifest.sources)}
     return [
         EncodedUnit(
             name,
@@ -79,6 +80,7 @@ def encoded_units(subject: Subject, files: Sequence[RightFile]) -> list[EncodedU
             one.entry.pieces,
             [one.entry.sha256, one.index_sha256],
             sources.get(one.entry.rows[0].name, ""),
+            numbers.get(sources.get(one.entry.rows[0].name, ""), 0),
         )
         for (name, _), one in zip(subject.manifest.outputs(), files, strict=True)
     ]

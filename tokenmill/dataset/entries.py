@@ -196,7 +196,8 @@ class TableFile(Record):
 class Files(Record):
     """How the documents are arranged in the file sets: the parameters of `encode` that decide it. `pad_id`: the id that fills
     sequences up to their length. `epochs`: how many passes over each named source the first split has, as a fraction like "3/2".
-    `min_parts`: the key exists only if it is not null."""
+    `min_parts`: the key exists only if it is not null. `source_ids`: whether the files have the numbers of the items' sources,
+    because sets mix some; the key exists only then."""
 
     file_bytes: int
     splits: dict[str, float]
@@ -206,10 +207,11 @@ class Files(Record):
     pad_id: int | None
     epochs: dict[str, str] = Field(default={})
     min_parts: int | None = None
+    source_ids: bool = False
 
     def not_written(self) -> set[str]:
         """The fields that manifest.json leaves out."""
-        return {"min_parts"} if self.min_parts is None else set()
+        return {name for name in ("min_parts", "source_ids") if not getattr(self, name)}
 
 
 class SetPart(Record):

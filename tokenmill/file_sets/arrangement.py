@@ -4,6 +4,7 @@ Slow steps (packing, and putting items into buckets) are tasks, so a build finds
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -173,6 +174,7 @@ class Arrangement:
     def __init__(
         self, round: str, files: Files, formats: Sequence[Format], documents: Shape, threads: int, code: str
     ) -> None:
+        documents = replace(documents, has_sources=files.source_ids)
         self.shape: Shape = shape_of(files, documents)
         self.packed: dict[str, dict[str, int]] = {}
         self.mixture: list[MixedSource] = []
@@ -261,7 +263,8 @@ class Arrangement:
         return [[made[id(part)] for part in one.parts] for one in planned]
 
     def _part_key(self, part: Part) -> str:
-        content = [[unit.content, unit.source] for unit in part.units]
+        numbers = [[unit.source_id] if self._files.source_ids else [] for unit in part.units]
+        content = [[unit.content, unit.source, *number] for unit, number in zip(part.units, numbers, strict=True)]
         return unit_key(stage="part", units=content, choice=part.choice.as_key(part.units), **self._decides)
 
     def _in_order(

@@ -20,6 +20,7 @@ from tokenmill.file_sets.packing import part as sequences_between
 from tokenmill.file_sets.sequences import (
     NO_LABEL,
     labels,
+    of_segments,
     position_ids,
     seq_lengths,
     sequences,
@@ -27,7 +28,7 @@ from tokenmill.file_sets.sequences import (
     unlearned_starts,
 )
 from tokenmill.formats.parquet import read_ahead
-from tokenmill_reader.formats.columns import list_values, schema_of
+from tokenmill_reader.formats.columns import SOURCE_IDS, list_of, list_values, schema_of
 from tokenmill_reader.formats.items import Shape
 from tokenmill_reader.regular_files import naming
 
@@ -40,7 +41,7 @@ Numbers = npt.NDArray[np.int64]
 class EncodedUnit:
     """The tokens of one unit. `file`: the name of its file below the folder of documents. `tokens`, `index`: its Parquet file and
     its document index. `pieces`: the shard and first row of each of its pieces. `content`: digests of both files; empty if no keys
-    are needed. `source`: the name of its source; "" without named sources."""
+    are needed. `source`: the name of its source; "" without named sources. `source_id`: its number in the manifest's `sources`."""
 
     file: str
     tokens: Path
@@ -48,6 +49,7 @@ class EncodedUnit:
     pieces: Starts
     content: Sequence[str] = ()
     source: str = ""
+    source_id: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,8 @@ def _documents_of_part(part: Part, shape: Shape, wanted: range) -> Iterator[pa.R
                 is_chosen[: rows_of[i].start] = is_chosen[rows_of[i].stop :] = False
             pieces, rows = (index[name].combine_chunks() for name in ("piece", "row"))
         own = places_of(pieces.slice(at, len(batch)), rows.slice(at, len(batch)), unit.pieces)
+        if shape.has_sources:
+            own[SOURCE_IDS] = _one_each(np.full(len(batch), unit.source_id, np.int32))
         columns = [own[name] if name in own else batch[name] for name in schema_of(shape).names]
         made = pa.RecordBatch.from_arrays(columns, schema=schema_of(shape))
         mask = is_chosen[at : at + len(batch)]
@@ -134,6 +138,14 @@ def _documents_of_part(part: Part, shape: Shape, wanted: range) -> Iterator[pa.R
             yield made
         elif mask.any():
             yield made.filter(pa.array(mask))
+
+
+def _one_each(values: npt.NDArray[np.int32]) -> pa.ListArray:
+    """Lists of one value each."""
+    lists = pa.array(values)
+    return pa.ListArray.from_arrays(
+        pa.array(np.arange(len(values) + 1, dtype=np.int32)), lists, type=list_of(SOURCE_IDS, lists.type).type
+    )
 
 
 def _rows_of(part: Part, wanted: range) -> list[range]:
@@ -157,13 +169,17 @@ def _sequences_of_part(
     assert shape.length is not None
     # Where files of sequences meet, the documents of both are read twice: at most those of a window of the packing.
     of_file, segments = sequences_between(segments, wanted.start, wanted.stop)
-    held = _Held(_documents_of_part(part, documents, of_file), ["input_ids", *["loss_mask"] * shape.has_mask])
+    names = ["input_ids", *["loss_mask"] * shape.has_mask, *[SOURCE_IDS] * shape.has_sources]
+    held = _Held(_documents_of_part(part, documents, of_file), names)
     needed = np.minimum.accumulate(segments.document[::-1])[::-1]  # the first document that is still needed
     first = at = 0
     for stop in _stops(segments, shape.length if pad_id is not None else 0):
         used, some = sequences_between(segments, first, stop)
         lists = held.between(used.start, used.stop)
+        sources = lists.pop().flatten() if shape.has_sources else None
         columns = _columns([sequences(one, some) for one in lists], starts(some), shape, pad_id)
+        if sources is not None:
+            columns[SOURCE_IDS] = of_segments(sources.take(pa.array(some.document)), columns["starts"])
         yield pa.RecordBatch.from_arrays([columns[name] for name in schema_of(shape).names], schema=schema_of(shape))
         first, at = stop, at + len(some.sequence)
         if at < len(needed):

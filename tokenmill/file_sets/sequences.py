@@ -58,6 +58,11 @@ def starts(segments: Segments) -> pa.ListArray:
     return _lists(segment_offsets, pa.array((firsts - of_sequences).astype(np.int32)))
 
 
+def of_segments(values: pa.Array, starts: pa.ListArray) -> pa.ListArray:
+    """A value for each segment as lists, with one for each start."""
+    return _lists(starts.offsets.to_numpy() - starts.offsets[0].as_py(), values)
+
+
 def unlearned_starts(loss_mask: pa.ListArray, starts: pa.ListArray) -> pa.ListArray:
     """The mask with 0 at each start, where the token before is of another document, or there is none.
 

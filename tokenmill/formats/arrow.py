@@ -36,4 +36,4 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
         n_items += batch.num_rows
 
 
-ARROW = Format("arrow", (ARROW_SUFFIX,), _write, _read, read_flat, lambda shape, file_bytes: None)
+ARROW = Format("arrow", (ARROW_SUFFIX,), _write, _read, read_flat, lambda shape, file_bytes: None, is_table=True)

@@ -60,5 +60,5 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_arrays(lists, schema=ITEMS)
 
 
-INDEX_FORMAT = Format(INDEX_NAME, (PARQUET_SUFFIX,), _write, _read, None, lambda shape, file_bytes: None)
+INDEX_FORMAT = Format(INDEX_NAME, (PARQUET_SUFFIX,), _write, _read, None, lambda shape, file_bytes: None, is_table=True)
 """Not one of `encode.formats`: `encode.pack.output: index` asks for it."""

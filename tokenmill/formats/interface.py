@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tokenmill_reader.formats.items import Flat, Shape
+from tokenmill_reader.formats.items import STARTS_SUFFIX, Flat, Shape
 
 Write = Callable[[Path, str, Shape], AbstractContextManager[Callable[[pa.RecordBatch], None]]]
 Read = Callable[[Path, str, Shape], Iterator[pa.RecordBatch]]
@@ -27,7 +27,8 @@ class Format:
     items in files of that many bytes, or gives None. `finish(folder, stems, shape)` writes the files `shared` by all parts of a
     set, and raises ValidationError for parts that do not go together; None if there is nothing to do. `one_file`: a set is one
     part, named after its split, without a folder of its own. `has_places`: its files name the shard and row of each document.
-    `part`: what a stem is before the part's number.
+    `part`: what a stem is before the part's number. `is_table`: its files have all columns of the items; of other formats, a file
+    beside a part has the sources of its items, if it mixes some.
     """
 
     name: str
@@ -43,10 +44,12 @@ class Format:
     mask_suffixes: Sequence[str] = ()
     has_places: bool = False
     part: str = "part-"
+    is_table: bool = False
 
     def files(self, stem: str, shape: Shape) -> list[str]:
         """The names of the files of a part with items of this shape."""
         packed = [] if shape.length is None else self.packed_suffixes
         masks = self.mask_suffixes if shape.has_mask else []
-        names = (one if "*" in one else f"*{one}" for one in (*self.suffixes, *packed, *masks))
-        return [name.replace("*", stem) for name in names]
+        beside = [STARTS_SUFFIX] if shape.has_sources and not self.is_table else []
+        names = (one if "*" in one else f"*{one}" for one in (*self.suffixes, *packed, *masks, *beside))
+        return list(dict.fromkeys(name.replace("*", stem) for name in names))

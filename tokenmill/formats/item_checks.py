@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from tokenmill.errors import ValidationError
 from tokenmill.format_facts import FORMATS, that_hold_labels, that_hold_masks
-from tokenmill_reader.formats.columns import check_beside, flat_of, named, schema_of
-from tokenmill_reader.formats.items import INT32_MAX, REBUILD, Shape, check_ids, check_segments
+from tokenmill_reader.formats.columns import SOURCE_IDS, check_beside, flat_of, list_values, named, schema_of
+from tokenmill_reader.formats.items import INT32_MAX, REBUILD, Shape, check_ids, check_segments, check_source_ids
 
 _NOT_WRITTEN = "Nothing of this part was kept; choose another format, or mend the items."
 
@@ -50,6 +50,8 @@ def check_items(batch: pa.RecordBatch, shape: Shape, place: Path, n_before: int 
     check_ids(flat, shape, place, n_before, fix)
     check_beside(batch, flat.offsets, place, n_before, fix)
     check_segments(flat, shape, place, n_before, fix)
+    if SOURCE_IDS in batch.schema.names:
+        check_source_ids(list_values(batch[SOURCE_IDS])[1], flat.starts, place, n_before, fix)
 
 
 def may_be_empty(shape: Shape) -> bool:

@@ -239,4 +239,4 @@ def _refusal(shape: Shape, file_bytes: int) -> str | None:
     return refuse_over_int32(shape, "mds") or refuse_large_files(file_bytes, "mds")
 
 
-MDS = Format("mds", (_SHARD,), _write, _read, None, _refusal, _finish, shared=(_INDEX,))
+MDS = Format("mds", (_SHARD,), _write, _read, None, _refusal, _finish, shared=(_INDEX,), is_table=True)

@@ -19,6 +19,7 @@ from tokenmill.formats.interface import Format
 from tokenmill.formats.item_checks import check_items, checking
 from tokenmill.formats.megatron_index import new_index
 from tokenmill.formats.sft_items import at_inputs, at_labels, check_ends, columns, refusal
+from tokenmill.formats.sidecar import new_sidecar
 from tokenmill_reader.formats.arrays import whole_values
 from tokenmill_reader.formats.columns import flat_of, list_of, list_values
 from tokenmill_reader.formats.items import REBUILD, Shape
@@ -38,12 +39,17 @@ Places = npt.NDArray[np.int64]
 @contextmanager
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
     path = folder / f"{stem}{_DATA}"
-    with new_file(path) as put, new_index(folder / f"{stem}{_INDEX}", INT32) as put_lengths:
+    with (
+        new_file(path) as put,
+        new_index(folder / f"{stem}{_INDEX}", INT32) as put_lengths,
+        new_sidecar(folder, stem, shape, with_starts=False) as add_sources,
+    ):
 
         def add(batch: pa.RecordBatch) -> None:
             words, lengths = _encoded(batch)
             put(words)
             put_lengths(lengths)
+            add_sources(batch)
 
         yield checking(add, shape, path)
 

@@ -16,6 +16,7 @@ from tokenmill.formats.batches import even_batches
 from tokenmill.formats.interface import Format
 from tokenmill.formats.item_checks import check_items, checking
 from tokenmill.formats.sft_items import at_inputs, at_labels, check_ends, columns, refusal
+from tokenmill.formats.sidecar import new_sidecar
 from tokenmill_reader.checked_parquet import parquet_file
 from tokenmill_reader.formats.columns import check_beside, list_of, list_values, named
 from tokenmill_reader.formats.items import REBUILD, Shape
@@ -43,12 +44,14 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
             write_statistics=False,
         ) as writer,
         even_batches(writer.write_batch, "input_ids", _GROUP_ROWS, _GROUP_VALUES_MAX) as put,
+        new_sidecar(folder, stem, shape, with_starts=False) as add_sources,
     ):
 
         def add(batch: pa.RecordBatch) -> None:
             mask = _with_values(batch["loss_mask"], pa.array(at_inputs(batch["loss_mask"].flatten().to_numpy())))
             ids = batch["input_ids"].cast(_COLUMNS.field("input_ids").type)
             put(pa.RecordBatch.from_arrays([ids, mask, batch["starts"]], schema=_COLUMNS))
+            add_sources(batch)
 
         yield checking(add, shape, path)
 

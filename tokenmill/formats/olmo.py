@@ -25,6 +25,7 @@ from tokenmill.formats.batches import batches_of
 from tokenmill.formats.files import Put, new_file
 from tokenmill.formats.interface import Format
 from tokenmill.formats.item_checks import checking, refuse_lists
+from tokenmill.formats.sidecar import new_sidecar
 from tokenmill_reader.formats.arrays import whole_values
 from tokenmill_reader.formats.columns import flat_of
 from tokenmill_reader.formats.items import REBUILD, Flat, Shape, segment_ends
@@ -43,7 +44,15 @@ _ESCAPE = re.compile(r"\\(?:\\|x([0-9a-f]{2})|u([0-9a-f]{4}))")
 @contextmanager
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
     path = folder / f"{stem}{DATA}"
-    with new_part(path, folder / f"{stem}{LINES}") as add:
+    with (
+        new_part(path, folder / f"{stem}{LINES}") as add_ids,
+        new_sidecar(folder, stem, shape, with_starts=False) as add_sources,
+    ):
+
+        def add(batch: pa.RecordBatch) -> None:
+            add_ids(batch)
+            add_sources(batch)
+
         yield checking(add, shape, path)
 
 

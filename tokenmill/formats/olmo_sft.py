@@ -20,6 +20,7 @@ from tokenmill.formats.files import new_file
 from tokenmill.formats.interface import Format
 from tokenmill.formats.item_checks import checking
 from tokenmill.formats.olmo import new_part, read_documents
+from tokenmill.formats.sidecar import new_sidecar
 from tokenmill_reader.formats.arrays import read_mask, whole_values
 from tokenmill_reader.formats.columns import flat_of
 from tokenmill_reader.formats.items import Flat, Shape
@@ -32,7 +33,11 @@ _MEND = "For olmo_sft, take a chat template that ends each conversation with a t
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
     data, mask, lines = _paths(folder, stem)
     end: int | None = None
-    with new_part(data, lines) as add_ids, new_file(mask) as put_mask:
+    with (
+        new_part(data, lines) as add_ids,
+        new_file(mask) as put_mask,
+        new_sidecar(folder, stem, shape, with_starts=False) as add_sources,
+    ):
 
         def add(batch: pa.RecordBatch) -> None:
             nonlocal end
@@ -43,6 +48,7 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
                 _check_ends(flat, end, batch)
             add_ids(batch)
             put_mask(flat.loss_mask)
+            add_sources(batch)
 
         yield checking(add, shape, data)
 

@@ -185,4 +185,4 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
         raise ValidationError(path, f"cannot be read: {error}.", REBUILD) from None
 
 
-PARQUET = Format("parquet", (_SUFFIX,), _write, _read, None, lambda shape, file_bytes: None)
+PARQUET = Format("parquet", (_SUFFIX,), _write, _read, None, lambda shape, file_bytes: None, is_table=True)

@@ -15,7 +15,7 @@ from tokenmill.formats.batches import even_batches
 from tokenmill.formats.interface import Format
 from tokenmill.formats.item_checks import check_items, checking
 from tokenmill_reader.formats.arrow_file import read_arrow_file
-from tokenmill_reader.formats.columns import id_type_of, list_of, list_values, schema_of
+from tokenmill_reader.formats.columns import SOURCE_IDS, id_type_of, list_of, list_values, schema_of
 from tokenmill_reader.formats.items import ARROW_SUFFIX, Shape
 
 _NAMES = ("prompt_ids", "chosen_ids", "rejected_ids")
@@ -23,7 +23,8 @@ _ROWS_MAX, _VALUES_MAX = 1 << 16, 1 << 21  # of a record batch, as of the format
 
 
 def _columns(shape: Shape) -> pa.Schema:
-    return pa.schema([list_of(name, id_type_of(shape)) for name in _NAMES])
+    sources = [list_of(SOURCE_IDS, pa.int32())] * shape.has_sources
+    return pa.schema([*(list_of(name, id_type_of(shape)) for name in _NAMES), *sources])
 
 
 @contextmanager
@@ -33,7 +34,8 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
         new_arrow_file(path, _columns(shape)) as write,
         even_batches(lambda batch: write(_pairs(batch, shape)), "input_ids", _ROWS_MAX, _VALUES_MAX) as put,
     ):
-        yield checking(lambda batch: put(batch.select(["input_ids", "loss_mask"])), shape, path)
+        used = ["input_ids", "loss_mask", *[SOURCE_IDS] * shape.has_sources]
+        yield checking(lambda batch: put(batch.select(used)), shape, path)
 
 
 def _pairs(batch: pa.RecordBatch, shape: Shape) -> pa.RecordBatch:
@@ -44,10 +46,10 @@ def _pairs(batch: pa.RecordBatch, shape: Shape) -> pa.RecordBatch:
     prompt, chosen, second, end = edges.T
     parts = ((offsets[:-1], prompt), (prompt, chosen), (second, end))
     values = pa.array(ids)
-    return pa.RecordBatch.from_arrays(
-        [_lists(values, start, stop, field.type) for (start, stop), field in zip(parts, _columns(shape), strict=True)],
-        schema=_columns(shape),
-    )
+    type = _columns(shape).field(0).type
+    arrays = [_lists(values, start, stop, type) for start, stop in parts]
+    sources = [batch[SOURCE_IDS]] if shape.has_sources else []
+    return pa.RecordBatch.from_arrays([*arrays, *sources], schema=_columns(shape))
 
 
 def _lists(values: pa.Array, start: np.ndarray, stop: np.ndarray, kind: pa.DataType) -> pa.ListArray:
@@ -75,6 +77,8 @@ def _sequences(batch: pa.RecordBatch, shape: Shape) -> pa.RecordBatch:
         made["loss_mask"].append([0] * len(prompt) + [1] * len(chosen) + [0] * len(prompt) + [1] * len(rejected))
     fields = [schema_of(shape).field(name) for name in made]
     arrays = [pa.array(made[field.name], field.type) for field in fields]
+    if shape.has_sources:
+        fields, arrays = [*fields, schema_of(shape).field(SOURCE_IDS)], [*arrays, batch[SOURCE_IDS]]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
@@ -86,4 +90,4 @@ def _refusal(shape: Shape, file_bytes: int) -> str | None:
     return None
 
 
-TRL_DPO = Format("trl_dpo", (ARROW_SUFFIX,), _write, _read, None, _refusal)
+TRL_DPO = Format("trl_dpo", (ARROW_SUFFIX,), _write, _read, None, _refusal, is_table=True)

@@ -55,8 +55,8 @@ class EncodedCorpus(NamedTuple):
         """The units, in the order of the tasks."""
         return [task.unit for task in self.tasks if task.unit is not None]
 
-    def encoded_units(self) -> list[EncodedUnit]:
-        """The units as the file sets read them."""
+    def encoded_units(self, sources: Sequence[str | None]) -> list[EncodedUnit]:
+        """The units as the file sets read them. `sources`: the names of all sources, in the order of the manifest."""
         return [
             EncodedUnit(
                 unit.output,
@@ -65,6 +65,7 @@ class EncodedCorpus(NamedTuple):
                 starts_of(unit),
                 [one.files[TOKENS_FILE].sha256, one.files[UNIT_INDEX_FILE].sha256],
                 unit.source.name or "",
+                sources.index(unit.source.name),
             )
             for unit, one in zip(self.units, self.done, strict=True)
         ]
@@ -132,14 +133,16 @@ def write_dataset(project: Project, corpus: EncodedCorpus, folders: Folders) -> 
 
 def _write_sets(project: Project, corpus: EncodedCorpus, directory: Path) -> Rounds[tuple[Files | None, WrittenSets]]:
     """Writes the file sets into `directory`, and returns their arrangement (None without file sets) and their entries."""
-    params, encoder, encoded = project.params.encode, corpus.encoder, corpus.encoded_units()
+    params, encoder = project.params.encode, corpus.encoder
+    encoded = corpus.encoded_units(list(project.sources))
     formats = params.set_formats(project.sources.values())
     files = files_of(params, encoder.tokenizer)
     _refuse_left_out([name for name in formats if trains_all(name, params)], corpus)
     if formats:
         epochs = epochs_of(project.sources.values(), encoded, params.splits)
         _refuse_epochs(epochs, project.sources)
-        files = files.model_copy(update={"epochs": epochs})
+        is_mixed = files.shuffle is not None and len(epochs) > 1
+        files = files.model_copy(update={"epochs": epochs, "source_ids": is_mixed})
     contents = ((unit.output, one.facts.tokens_sha256) for unit, one in zip(corpus.units, corpus.done, strict=True))
     made_from = tokens_digest(encoder.tokenizer.digest, contents)
     documents = documents_shape(encoder.tokenizer, encoder.begin_id, encoder.end_id, project.has_ids, encoder.turns)

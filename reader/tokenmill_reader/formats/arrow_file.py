@@ -15,19 +15,24 @@ from tokenmill_reader.formats.items import REBUILD
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # the marker at the end of a stream; without it a cut at a batch's end is not seen
 
 
-def read_arrow_file(path: Path, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The record batches of a file, mapped into memory. Raises ValidationError if it is not such a file, or has other columns."""
+def read_arrow_file(path: Path, columns: pa.Schema, are_some: bool = False) -> Iterator[pa.RecordBatch]:
+    """The record batches of a file, mapped into memory. `are_some`: the file may have further columns, which are left out. Raises
+    ValidationError if it is not such a file, or has other columns."""
     found = map_file(path)
     if found[-len(_END) :].tobytes() != _END:
         raise ValidationError(path, "it is cut off, or no stream of Arrow.", REBUILD)
     try:
         source = pa.BufferReader(pa.py_buffer(found))
         with pa.ipc.open_stream(source) as reader:
-            if not reader.schema.equals(columns):
+            found_columns = reader.schema
+            if are_some:
+                found_columns = pa.schema([one for one in reader.schema if one.name in columns.names])
+            if not found_columns.equals(columns):
                 raise ValidationError(
                     path, f"expected the columns {named(columns)}; found {named(reader.schema)}.", REBUILD
                 )
-            for batch in reader:
+            for whole in reader:
+                batch = whole.select(columns.names) if are_some else whole
                 batch.validate(full=True)
                 if any(column.null_count for column in batch.columns):
                     raise ValidationError(path, "expected no nulls; found some.", REBUILD)

@@ -14,6 +14,7 @@ from tokenmill_reader.formats.items import REBUILD, Flat, Lists, Shape
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+SOURCE_IDS = "source_ids"
 _BESIDE_IDS = ("loss_mask", "labels", "position_ids")  # lists with a value for each id
 
 
@@ -36,9 +37,12 @@ def schema_of(shape: Shape) -> pa.Schema:
     read beside the ids: `labels` list of int32, the ids, with -100 where nothing is to be learned; `position_ids` list of
     int32, the position of each token behind the last start; `seq_lengths` list of int32, the tokens from each start to the
     next one or to the end. Of conversations, documents and sequences also have `loss_mask` list of int8: 1 where the token is
-    to be learned, else 0. In sequences it is 0 at each start, since what comes before a token there is not its own.
+    to be learned, else 0. In sequences it is 0 at each start, since what comes before a token there is not its own. Where
+    sources are mixed, there is `source_ids` list of int32: for each start, the number of the source that the document is of, from
+    0 in the order of the manifest; a document has one.
     """
     ids, mask = list_of("input_ids", id_type_of(shape)), [list_of("loss_mask", pa.int8())] * shape.has_mask
+    sources = [list_of(SOURCE_IDS, pa.int32())] * shape.has_sources
     if shape.length is None:
         return pa.schema(
             [
@@ -48,10 +52,11 @@ def schema_of(shape: Shape) -> pa.Schema:
                 pa.field("shard", pa.string(), nullable=False),
                 pa.field("row", pa.int64(), nullable=False),
                 *mask,
+                *sources,
             ]
         )
     labels = [list_of(name, pa.int32()) for name in ("labels", "position_ids", "seq_lengths") if shape.has_labels]
-    return pa.schema([ids, list_of("starts", pa.int32()), *mask, *labels])
+    return pa.schema([ids, list_of("starts", pa.int32()), *sources, *mask, *labels])
 
 
 def columns(shape: Shape) -> pa.Schema:

@@ -20,7 +20,7 @@ REBUILD = "Delete the dataset and build it again."
 ARROW_SUFFIX = ".arrow"
 STARTS_SUFFIX = ".starts.arrow"
 """Suffix of the file beside a part for what its format cannot hold: an Arrow IPC file with a row for each item. Columns: `starts`
-for sequences, and `n_tokens` if the format does not say where an item ends."""
+for sequences, `source_ids` in a set that mixes sources, and `n_tokens` if the format does not say where an item ends."""
 
 _SHOWN_STARTS_MAX = 8  # in a message
 
@@ -33,6 +33,7 @@ class Shape:
     documents have string ids; otherwise a document's id is its row. `length`: the largest number of tokens of a sequence; None:
     the items are documents. `has_labels`: sequences have labels. `has_mask`: the documents are conversations, whose tokens have a
     loss mask. `is_pair`: each is a pair of them, with the chosen answer and with the rejected one, and so is each sequence.
+    `has_sources`: the set mixes named sources, so its files have the numbers of the items' sources.
     """
 
     id_max: int
@@ -44,6 +45,7 @@ class Shape:
     has_labels: bool = False
     has_mask: bool = False
     is_pair: bool = False
+    has_sources: bool = False
 
     @property
     def ids(self) -> np.dtype[Any]:
@@ -129,6 +131,22 @@ def check_segments(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix
                 "same document; found 1.",
                 fix,
             )
+
+
+def check_source_ids(
+    offsets: npt.NDArray[np.int64], starts: Lists | None, place: Path, n_before: int = 0, fix: str = REBUILD
+) -> None:
+    """Raises ValidationError unless there is a number of a source for each start, or of documents, one for each. `offsets`: where
+    the numbers of each item begin, with the end of the last."""
+    expected = np.ones(len(offsets) - 1, np.int64) if starts is None else np.diff(starts.offsets)
+    if not np.array_equal(np.diff(offsets), expected):
+        row = int(np.argmax(np.diff(offsets) != expected))
+        raise ValidationError(
+            place,
+            f"item {n_before + row:,}: expected {expected[row]:,} numbers of sources, one for each start; found "
+            f"{np.diff(offsets)[row]:,}.",
+            fix,
+        )
 
 
 def first_wrong_starts(starts: Lists, lengths: npt.NDArray[np.int64]) -> int | None:

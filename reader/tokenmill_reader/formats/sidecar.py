@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from tokenmill_reader.checked_parquet import read_table
+from tokenmill_reader.errors import ValidationError
 from tokenmill_reader.formats.arrow_file import read_arrow_file
-from tokenmill_reader.formats.columns import list_values, schema_of
-from tokenmill_reader.formats.items import STARTS_SUFFIX, Lists, Shape
+from tokenmill_reader.formats.columns import SOURCE_IDS, list_of, list_values, schema_of
+from tokenmill_reader.formats.items import REBUILD, STARTS_SUFFIX, Lists, Shape
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -30,10 +32,31 @@ def read_sidecar(
     return lengths, starts
 
 
-def sidecar_columns(shape: Shape, with_lengths: bool) -> pa.Schema:
-    """The columns of the file: none if there is nothing to keep, and then there is no file."""
+def sidecar_columns(shape: Shape, with_lengths: bool, with_starts: bool = True) -> pa.Schema:
+    """The columns of the file: none if there is nothing to keep, and then there is no file. `with_starts`: the format itself does
+    not say where segments start."""
+    kept = [name for name in ("starts" * with_starts, SOURCE_IDS) if name in schema_of(shape).names]
     lengths = [pa.field("n_tokens", pa.int64(), nullable=False)] if with_lengths else []
-    return pa.schema(lengths if shape.length is None else [*lengths, schema_of(shape).field("starts")])
+    return pa.schema([*lengths, *(schema_of(shape).field(name) for name in kept)])
+
+
+def read_source_ids(path: Path) -> Lists:
+    """The numbers of the sources of each item, in a file of Arrow that has them. Raises ValidationError."""
+    columns = pa.schema([list_of(SOURCE_IDS, pa.int32())])
+    table = pa.Table.from_batches(read_arrow_file(path, columns, are_some=True), schema=columns)
+    return list_values(_combined(table.column(SOURCE_IDS)))
+
+
+def read_source_ids_of_parquet(path: Path) -> Lists:
+    """The numbers of the sources of each item, in a file of Parquet. Raises ValidationError."""
+    try:
+        table = read_table(path, columns=[SOURCE_IDS], partitioning=None)
+        table.validate(full=True)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise ValidationError(path, f"cannot be read: {error}.", REBUILD) from None
+    if table.schema.types != [list_of(SOURCE_IDS, pa.int32()).type] or table.column(0).null_count:
+        raise ValidationError(path, f"expected a column {SOURCE_IDS}, lists of int32; found {table.schema}.", REBUILD)
+    return list_values(_combined(table.column(0)))
 
 
 def _combined(column: pa.ChunkedArray) -> pa.Array:
