@@ -3,6 +3,7 @@
     TokenmillError         a user can mend it; a command prints the message alone and exits with 2
     ├── ParamsError        an argument, or a parameter
     ├── StorageError       object storage: a name, the credentials, or a permission
+    │   └── OutageError    the storage cannot be reached, which may pass
     └── ValidationError    a dataset that is not what it says
 
 tokenmill has the same classes and adds its own to them (tokenmill/errors.py). Every error has a code, which `tokenmill explain`
@@ -84,6 +85,10 @@ class StorageError(TokenmillError):
     """Object storage does not do what it is asked for."""
 
     code = "TM603"
+
+
+class OutageError(StorageError):
+    """Object storage cannot be reached now."""
 
 
 class ValidationError(TokenmillError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from tokenmill_reader.errors import StorageError
 
@@ -106,3 +106,13 @@ def place(url: str) -> ObjectPlace:
     elif not bucket or ":" in bucket:
         raise StorageError(url, f"expected {scheme}://BUCKET/path.", "Correct it.")
     return ObjectPlace(scheme, bucket, key.strip("/"))
+
+
+def shown_address(text: str) -> str:
+    """The address of a server for a message: without a user, a password, a path or a query.
+
+    >>> shown_address("http://user:word@127.0.0.1:9000/x?sig=1")
+    'http://127.0.0.1:9000'
+    """
+    parts = urlsplit(text)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

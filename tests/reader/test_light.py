@@ -62,7 +62,7 @@ print(sorted(name for name in ("pyarrow", "msgspec", "pydantic", "polars", "nump
 def test_the_package_is_written_in_the_python_of_its_oldest_version() -> None:
     modules = sorted(PACKAGE.rglob("*.py"))
     assert len(modules) > 30
-    allowed = {"tokenmill_reader", "numpy", "pyarrow"} | set(sys.stdlib_module_names)
+    allowed = {"tokenmill_reader", "numpy", "pyarrow", "obstore"} | set(sys.stdlib_module_names)
     for path in modules:
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path), feature_version=(3, 9))
         for node in ast.walk(tree):
@@ -161,6 +161,7 @@ def test_the_wheel_is_small_and_has_all_modules(wheel: Path) -> None:
     assert [line for line in about.splitlines() if line.startswith("Requires-Dist")] == [
         "Requires-Dist: numpy>=1.21",
         'Requires-Dist: pyarrow>=17; extra == "arrow"',
+        'Requires-Dist: obstore<0.13,>=0.11; extra == "storage"',
     ]
 
 

@@ -1,124 +1,20 @@
-"""Errors of object storage in tokenmill's words.
+"""Errors of object storage as those of reading documents: an object that is gone or changed, and an outage."""
 
-The text of obstore's own errors is not shown: it holds the request's address, whose query is a credential for some storages.
-"""
-
-import re
-from socket import gethostname
-from typing import NamedTuple
-
-from tokenmill.errors import CorpusError, PassingError, StorageError, TokenmillError
-
-_STATUS = re.compile(r"status code: (\d{3})( [A-Za-z ]+)?")
-_CODE = re.compile(r"<Code>(\w{1,60})</Code>")
-_PASSING_STATUS = (408, 429)
-_PASSING_WORDS = {
-    "kind: Connect": "no connection could be made",
-    "kind: Timeout": "no answer came in time",
-    "TimedOut": "no answer came in time",
-    "operation timed out": "no answer came in time",
-    "kind: Interrupted": "the connection was cut",
-    "IncompleteMessage": "the connection was cut",
-    "ConnectionReset": "the connection was cut",
-    "UnexpectedEof": "the connection was cut",
-    "kind: Body": "the connection was cut",
-    "kind: Decode": "the connection was cut",
-    "kind: Request": "the connection was cut",
-}
-_NO_CREDENTIALS = re.compile(
-    "/latest/api/token|/latest/meta-data|/computeMetadata/|/metadata/identity/|CredentialsError"
-)
-
-
-class _Lasting(NamedTuple):
-    """An error that does not pass. `pattern`: a regex that finds it in the name of the error's class, a colon, and its text. In
-    `what` and `fix`, {said} stands for the storage's own answer, {host} for this machine, {cloud} for the storage in names of
-    environment variables. `is_of_bucket`: whether the message names the bucket in place of the object."""
-
-    pattern: str
-    what: str
-    fix: str
-    is_of_bucket: bool = False
-
-
-_LASTING = (
-    _Lasting(
-        "OpenCredentials|DecodeCredentials|ReadPem",
-        "the file of Google's credentials on {host} (GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_SERVICE_ACCOUNT, or gcloud's own) is "
-        "missing, or is none of the kinds service_account and authorized_user, with a whole key.",
-        "Name a file that Google's console or `gcloud auth application-default login` wrote.",
-    ),
-    _Lasting(
-        "InvalidAccessKey {|MissingSasComponent",
-        "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN is not written as Azure gives it.",
-        "Copy it again, whole.",
-    ),
-    _Lasting(
-        "(?s)(?=.*builder error).*http://",
-        "the endpoint has no TLS, so others on the network can read the data.",
-        "Name an https:// endpoint, or set {cloud}_ALLOW_HTTP=true.",
-    ),
-    _Lasting(
-        "AuthorizationHeaderMalformed|PermanentRedirect|IllegalLocationConstraintException|incorrectly configured region",
-        "the bucket is in another region than the client.",
-        "Set AWS_REGION to the bucket's region.",
-    ),
-    _Lasting(
-        "InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|AuthenticationFailed|status code: 401",
-        "the storage does not take the credentials ({said}).",
-        "Correct or renew them.",
-    ),
-    _Lasting(
-        "NoSuchBucket|ContainerNotFound|The specified bucket does not exist",
-        "there is no such bucket.",
-        "Correct its name, or the endpoint that the client asks.",
-        is_of_bucket=True,
-    ),
-    _Lasting(
-        "status code: 403|^PermissionDeniedError:|^UnauthenticatedError:",
-        "access is denied ({said}).",
-        "Use credentials that may do this.",
-    ),
-    _Lasting(
-        "^InvalidPathError:",
-        "an object below it has a name with an empty part (`//`), `.` or `..`, which the client cannot name.",
-        "Rename the object, or narrow the glob to another folder.",
-    ),
-    _Lasting("MissingAccount", "no storage account is named.", "Set AZURE_STORAGE_ACCOUNT_NAME."),
-)
+from tokenmill.errors import CorpusError, PassingError, TokenmillError
+from tokenmill_reader import object_errors
+from tokenmill_reader.errors import OutageError
+from tokenmill_reader.object_errors import lasting_error
 
 
 def storage_error(url: str, error: Exception) -> TokenmillError:
     """The error to raise for one that obstore raised at a URL. What may pass is a PassingError."""
-    text, kind = str(error), type(error).__name__
-    found, code = _STATUS.search(text), _CODE.search(text)
-    status = int(found[1]) if found else 0
-    said = ", ".join([*([f"{found[1]}{found[2] or ''}".strip()] if found else []), *([code[1]] if code else [])])
-    scheme = url.partition("/")[0]
-    if _NO_CREDENTIALS.search(text):
-        return no_credentials(url)
-    for one in _LASTING:
-        if re.search(one.pattern, f"{kind}: {text}"):
-            words = {
-                "said": said or "no permission",
-                "host": gethostname(),
-                "cloud": {"gs:": "GOOGLE", "az:": "AZURE"}.get(scheme, "AWS"),
-            }
-            place = "/".join(url.split("/")[:3]) if one.is_of_bucket else url
-            return StorageError(place, one.what.format(**words), one.fix.format(**words))
-    if isinstance(error, FileNotFoundError):
+    lasting = lasting_error(url, error)
+    if lasting is None and isinstance(error, FileNotFoundError):
         return gone(url)
-    if kind == "PreconditionError":
+    if lasting is None and type(error).__name__ == "PreconditionError":
         return changed(url)
-    why = next((words for word, words in _PASSING_WORDS.items() if word in text), None)
-    if status >= 500 or status in _PASSING_STATUS or (not status and why):
-        return PassingError(
-            url,
-            f"the storage cannot be reached now ({said or why}).",
-            f"Check the network and, for {scheme}//, the endpoint; then run the command again: what is finished is "
-            "kept.",
-        )
-    return StorageError(url, f"the storage refuses the request ({said or kind}).", "Check the URL and the endpoint.")
+    found = lasting or object_errors.storage_error(url, error)
+    return PassingError(found.where, found.what, found.fix) if isinstance(found, OutageError) else found
 
 
 def gone(url: str) -> CorpusError:
@@ -132,18 +28,4 @@ def changed(url: str) -> CorpusError:
     """The error for an object that is not the one that was listed."""
     return CorpusError(
         url, "changed after it was listed.", "Run the command again when nothing writes to it any more.", code="TM207"
-    )
-
-
-def no_credentials(url: str) -> StorageError:
-    """The error for a place without credentials. It names this machine, which may be a worker's."""
-    names = {
-        "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (for a public bucket AWS_SKIP_SIGNATURE=true)",
-        "gs": "GOOGLE_APPLICATION_CREDENTIALS (for a public bucket GOOGLE_SKIP_SIGNATURE=true)",
-        "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY (for a public one AZURE_SKIP_SIGNATURE=true)",
-    }
-    return StorageError(
-        url,
-        f"no credentials were found on {gethostname()}.",
-        f"Set {names[url.partition(':')[0]]}, and run the command again.",
     )

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.errors import CorpusError
-from tokenmill.storage.object_clients import client
 from tokenmill.storage.object_errors import changed, storage_error
 from tokenmill.storage.urls import StoredObject
+from tokenmill_reader.object_clients import client
 from tokenmill_reader.regular_files import READ_BYTES_MAX, words_of_large
 from tokenmill_reader.urls import place
 

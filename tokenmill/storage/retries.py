@@ -8,17 +8,13 @@ from typing import TypeVar
 
 from tokenmill.console import say
 from tokenmill.errors import PassingError
+from tokenmill_reader import patience
+from tokenmill_reader.patience import PATIENCE_S
 
 T = TypeVar("T")
 
 DELAYS_S = (0.5, 2.0)
 """The pause before the second try, and before the third, which is the last."""
-
-
-PATIENCE_S = 60.0
-"""How long a storage elsewhere is asked again, from its first failure on."""
-
-_PAUSE_S = (0.5, 5.0)  # the first and the longest
 
 
 def with_retries(do: Callable[[], T]) -> T:
@@ -41,17 +37,4 @@ def wait_after(error: PassingError, n_tried: int) -> None:
 
 def with_patience(do: Callable[[], T], ended: Event | None = None) -> T:
     """The result of `do()`. As long as it raises PassingError, it is tried again for a minute, or until `ended`."""
-    failed_s, pause_s, ended = None, _PAUSE_S[0], ended or Event()
-    while True:
-        try:
-            return do()
-        except PassingError as error:
-            now_s = time.monotonic()
-            if failed_s is None:
-                failed_s = now_s
-                if not ended.is_set():
-                    what = str(error).partition(". ")[0]  # without what to do
-                    say(f"{what}. Trying again for {PATIENCE_S:g} s.")
-            if now_s - failed_s > PATIENCE_S or ended.wait(pause_s):
-                raise
-            pause_s = min(pause_s * 2, _PAUSE_S[1])
+    return patience.with_patience(do, PassingError, say, ended, PATIENCE_S)

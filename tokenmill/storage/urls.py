@@ -1,7 +1,5 @@
 """The URLs of objects in object storage, without credentials."""
 
-from urllib.parse import urlsplit
-
 import msgspec
 
 from tokenmill.errors import ParamsError
@@ -31,13 +29,3 @@ def refuse_password(where: str, text: str) -> None:
             "Take it out. git takes it from a credential helper or uses an ssh key, and DVC takes it from "
             ".dvc/config.local or the environment.",
         )
-
-
-def shown_address(text: str) -> str:
-    """The address of a server for a message: without a user, a password, a path or a query.
-
-    >>> shown_address("http://user:word@127.0.0.1:9000/x?sig=1")
-    'http://127.0.0.1:9000'
-    """
-    parts = urlsplit(text)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

@@ -1,20 +1,22 @@
 """Clients of object storage, one for each bucket and process, with credentials from the environment or a named profile."""
 
+from __future__ import annotations
+
 import configparser
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.errors import StorageError
-from tokenmill.storage.object_errors import no_credentials, storage_error
-from tokenmill.storage.urls import shown_address
+from tokenmill_reader.errors import StorageError
+from tokenmill_reader.object_errors import no_credentials, storage_error
+from tokenmill_reader.urls import shown_address
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-# A request is tried for some seconds here. Reads are tried longer, by tokenmill.storage.object_file.
+# A request is tried for some seconds here. Who reads tries longer (tokenmill_reader.patience).
 _RETRIES: Any = {
     "max_retries": 3,
     "retry_timeout": timedelta(seconds=30),
@@ -25,13 +27,14 @@ _ROLES = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI
 _PROFILE_READ_AGAIN = timedelta(minutes=5)  # so that credentials which another program renews in the file are found
 _SETTINGS = ("AWS_", "GOOGLE_", "AZURE_")
 
-_clients: dict[tuple[Any, ...], "ObjectStore"] = {}
+_clients: dict[tuple[Any, ...], ObjectStore] = {}
 _lock = Lock()
 
 
-def client(scheme: str, bucket: str) -> "ObjectStore":
+def client(scheme: str, bucket: str) -> ObjectStore:
     """The client of a bucket: the same one as long as the process and its environment do not change. Safe to use from several
-    threads. Raises StorageError where obstore is missing, or credentials or settings are."""
+    threads. For https, `bucket` is the host; for file, it is empty. Raises StorageError where obstore is missing, or credentials
+    or settings are."""
     # The key is in memory only. With the process, because a fork has none of the threads that a client works with.
     settings = tuple(sorted(one for one in os.environ.items() if one[0].startswith(_SETTINGS)))
     key = (os.getpid(), scheme, bucket, settings)
@@ -41,18 +44,23 @@ def client(scheme: str, bucket: str) -> "ObjectStore":
         return _clients[key]
 
 
-def _made(scheme: str, bucket: str) -> "ObjectStore":
+def _made(scheme: str, bucket: str) -> ObjectStore:
     try:
         from obstore.exceptions import BaseError
-        from obstore.store import AzureStore, GCSStore, S3Store
+        from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, S3Store
     except ModuleNotFoundError:
         raise StorageError(
             f"{scheme}://{bucket}",
             "obstore, which reads and writes object storage, is not installed.",
-            "Run `pip install tokenmill[storage]`.",
+            "Run `pip install tokenmill[storage]`, or tokenmill-reader[storage].",
         ) from None
     options: Any = dict(_TIMES)
     try:
+        if scheme == "file":
+            return LocalStore("/")
+        if scheme in ("http", "https"):
+            options["allow_http"] = scheme == "http"
+            return HTTPStore.from_url(f"{scheme}://{bucket}", client_options=options, retry_config=_RETRIES)
         if scheme == "s3":
             return S3Store(bucket, client_options=options, retry_config=_RETRIES, **_s3_settings(bucket, options))
         options["allow_http"] = _is_on(f"{'GOOGLE' if scheme == 'gs' else 'AZURE'}_ALLOW_HTTP")
@@ -108,7 +116,7 @@ def _credentials(name: str) -> Any:
         "access_key_id": profile.get("aws_access_key_id", ""),
         "secret_access_key": profile.get("aws_secret_access_key", ""),
         "token": profile.get("aws_session_token"),
-        "expires_at": datetime.now(UTC) + _PROFILE_READ_AGAIN,
+        "expires_at": datetime.now(timezone.utc) + _PROFILE_READ_AGAIN,
     }
 
 
