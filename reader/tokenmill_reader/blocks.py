@@ -138,6 +138,16 @@ class Blocks:
                     return
             first, part = self._first_tokens[part] + at, part + 1
 
+    @property
+    def first_items(self) -> Longs:
+        """The number of the first item of each part, and the end."""
+        return np.array([*self._first_items, self.n_items], np.int64)
+
+    @property
+    def first_tokens(self) -> Longs:
+        """Likewise for the ids of all items back to back."""
+        return np.array([*self._first_tokens, self.n_tokens], np.int64)
+
     def _open(self, part: int) -> OpenPart:
         opened = self._opened[part] = self._parts.open(part)
         return opened

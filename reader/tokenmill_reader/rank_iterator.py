@@ -70,7 +70,11 @@ class RankIterator:
         """
         expected = self._dataset.state()
         if state.keys() != {*expected, "position"}:
-            raise ParamsError("load_state_dict", f"expected the keys {[*expected, 'position']}; found {list(state)}.")
+            raise ParamsError(
+                "load_state_dict",
+                f"expected the keys {[*expected, 'position']}; found {list(state)}.",
+                "Open the dataset that the state was saved with, with the same split, sequences and shuffle.",
+            )
         for name, value in expected.items():
             if name != "epoch" and state[name] != value:
                 raise ParamsError(

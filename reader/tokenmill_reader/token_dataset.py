@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
+from functools import partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
+from tokenmill_reader.block_order import BlockOrder
 from tokenmill_reader.blocks import Blocks
 from tokenmill_reader.boundaries import labels
 from tokenmill_reader.dataset_files import DatasetFiles, find_files
@@ -35,15 +37,23 @@ class TokenDataset:
     """
 
     def __init__(
-        self, files: DatasetFiles, view: View, kind: str, length: int | None, seed: int | None = None, epoch: int = 0
+        self,
+        files: DatasetFiles,
+        view: View,
+        kind: str,
+        length: int | None,
+        seed: int | None = None,
+        epoch: int = 0,
+        block: int | None = None,
     ) -> None:
         self._files, self._view, self._kind, self._length, self._seed = files, view, kind, length, seed
         self.epoch: int = epoch
-        self._order: Order | None = None
+        self._block = block
+        self._order: Order | BlockOrder | None = None
         if seed is not None:
             names = (files.split, files.source, f"windows of {length}" if kind == "windows" else None)
-            name = "/".join(one for one in names if one is not None)
-            self._order = Order(len(view), order_key(files.tokens_digest, seed, epoch, name))
+            key_of = partial(_key_of, files.tokens_digest, seed, epoch, [one for one in names if one is not None])
+            self._order = Order(len(view), key_of()) if block is None else BlockOrder(view.first_items, block, key_of)
         self._n_items = len(view)
         self._known: tuple[int, Longs] = (-1, np.empty(0, np.int64))
 
@@ -151,17 +161,23 @@ class TokenDataset:
             )
         return TokenDataset(self._files, Indexed(blocks, self._files.index_files), "sequences", pack.length)
 
-    def shuffle(self, seed: int, epoch: int = 0) -> TokenDataset:
+    def shuffle(self, seed: int, epoch: int = 0, *, block: int | None = None) -> TokenDataset:
         """A dataset of the same items in an order that is a function of the dataset's tokens, `seed`, `epoch`, the split, and the
         length of `sequences`. It needs no memory for the order. Shuffled documents have the order that a build with
-        `encode.shuffle` writes. Raises ParamsError if the items are shuffled by this already."""
+        `encode.shuffle` writes.
+
+        `block`: shuffle the parts of the files, and then the items of each `block` parts together, so that only so many files are
+        read at a time. The order depends on the number of items in each part, too. Raises ParamsError if the items are shuffled
+        by this already."""
         if self._seed is not None:
             raise ParamsError(
                 "shuffle", f"expected items in the order of the files; found them shuffled with seed {self._seed}."
             )
         if not (0 <= seed < 1 << 63 and 0 <= epoch < 1 << 63):
             raise ParamsError("shuffle", f"expected a seed and an epoch from 0 to 2^63 - 1; found {seed} and {epoch}.")
-        return TokenDataset(self._files, self._view, self._kind, self._length, seed, epoch)
+        if block is not None and block < 1:
+            raise ParamsError("shuffle: block", f"expected 1 or more parts; found {block}.")
+        return TokenDataset(self._files, self._view, self._kind, self._length, seed, epoch, block)
 
     def at_epoch(self, epoch: int) -> TokenDataset:
         """A dataset of the same items in the order of another epoch, if they are shuffled. Raises ParamsError if each epoch has
@@ -173,7 +189,7 @@ class TokenDataset:
                 "each epoch of this dataset has files of its own.",
                 f"Open them: tokenmill.open(…, epoch={epoch}).",
             )
-        return TokenDataset(self._files, self._view, self._kind, self._length, self._seed, epoch)
+        return TokenDataset(self._files, self._view, self._kind, self._length, self._seed, epoch, self._block)
 
     def shard(self, rank: int, world: int, *, drop_last: bool = False) -> RankIterator:
         """The items of one of `world` processes: those with the numbers rank, rank + world, rank + 2 * world, and so on.
@@ -187,7 +203,10 @@ class TokenDataset:
 
     def state(self) -> dict[str, int | str | None]:
         """The values that decide the items and their order: integers, strings and null. It is the same for each format of the
-        dataset."""
+        dataset whose parts have the same numbers of items, and without `block` for every format."""
+        blocks: dict[str, int | str | None] = {}
+        if isinstance(self._order, BlockOrder):
+            blocks = {"block": self._block, "parts": self._order.parts_digest}
         return {
             "data": self._files.digest,
             "split": self._files.split,
@@ -198,6 +217,7 @@ class TokenDataset:
             "n_items": self._n_items,
             "seed": self._seed,
             "epoch": self.epoch,
+            **blocks,
         }
 
     def __repr__(self) -> str:
@@ -206,6 +226,8 @@ class TokenDataset:
         what = f"{self._kind} of {self._length} ids" if self._length is not None else self._kind
         names = "/".join(filter(None, (files.split, files.source, f"epoch-{files.epoch}" if files.epoch else None)))
         order = "" if self._seed is None else f", shuffled with seed {self._seed} for epoch {self.epoch}"
+        if isinstance(self._order, BlockOrder):
+            order += f" in blocks of {self._block} (parts {self._order.parts_digest})"
         of = f" of {names}" if names else ""
         return f"<TokenDataset: {self._n_items:,} {what}{of}, {self.format}{order}, data {files.digest[:16]}>"
 
@@ -241,6 +263,11 @@ class TokenDataset:
 
     def _index_error(self, index: int) -> IndexError:
         return IndexError(f"item {index}: expected a number below {self._n_items:,}, the number of items.")
+
+
+def _key_of(tokens_digest: str, seed: int, epoch: int, names: Sequence[str], name: str | None = None) -> bytes:
+    """The key of the order of the items; with a name, of another order that belongs to it."""
+    return order_key(tokens_digest, seed, epoch, "/".join([*names, *([] if name is None else [name])]))
 
 
 def open(

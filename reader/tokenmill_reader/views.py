@@ -41,6 +41,11 @@ class Documents:
     def __len__(self) -> int:
         return self.blocks.n_items
 
+    @property
+    def first_items(self) -> Longs:
+        """The number of the first item of each part, and the end."""
+        return self.blocks.first_items
+
     def starts(self, i: int) -> Starts:
         """Where documents, or parts of documents, begin in an item: positions from 0, rising."""
         return np.zeros(min(len(self.item(i)), 1), np.int32)
@@ -58,14 +63,20 @@ class Windows:
     """All ids of a dataset back to back, in windows of one length. The last ids, which do not fill a window, are in none."""
 
     def __init__(self, blocks: Blocks, length: int) -> None:
-        self._blocks, self._length = blocks, length
+        self.blocks, self._length = blocks, length
 
     def __len__(self) -> int:
-        return self._blocks.n_tokens // self._length
+        return self.blocks.n_tokens // self._length
+
+    @property
+    def first_items(self) -> Longs:
+        """See Documents. A window is of the part in which it begins."""
+        firsts: Longs = np.minimum(-(-self.blocks.first_tokens // self._length), len(self))
+        return firsts
 
     def item(self, i: int) -> Ids:
         """See Documents."""
-        return self._blocks.tokens(i * self._length, self._length)
+        return self.blocks.tokens(i * self._length, self._length)
 
     def items(self, indexes: Longs) -> list[Ids]:
         """See Documents."""
@@ -73,7 +84,7 @@ class Windows:
 
     def starts(self, i: int) -> Starts:
         """See Documents."""
-        return self._blocks.starts(i * self._length, self._length)
+        return self.blocks.starts(i * self._length, self._length)
 
     def source_ids(self, i: int, sources: SourceIds) -> Starts:
         """See Documents."""
@@ -82,23 +93,28 @@ class Windows:
 
     def loss_mask(self, i: int) -> Mask:
         """See Documents."""
-        return _without_starts(self._blocks.masks(i * self._length, self._length), self.starts(i))
+        return _without_starts(self.blocks.masks(i * self._length, self._length), self.starts(i))
 
 
 class Rows:
     """Packed sequences that are the items of a file set. `pad_id`: fills them up. `end_id`: ends documents. None: no id does."""
 
     def __init__(self, blocks: Blocks, pad_id: int | None, end_id: int | None) -> None:
-        self._blocks, self._pad_id, self._end_id = blocks, pad_id, end_id
+        self.blocks, self._pad_id, self._end_id = blocks, pad_id, end_id
         self.item: Callable[[int], Ids] = blocks.item
         self.items: Callable[[Longs], list[Ids]] = blocks.items
 
     def __len__(self) -> int:
-        return self._blocks.n_items
+        return self.blocks.n_items
+
+    @property
+    def first_items(self) -> Longs:
+        """See Documents."""
+        return self.blocks.first_items
 
     def starts(self, i: int) -> Starts:
         """See Documents."""
-        block, i = self._blocks.find(i)
+        block, i = self.blocks.find(i)
         assert block.starts is not None
         offsets = block.starts.offsets
         found: Starts = block.starts.values[offsets[i] : offsets[i + 1]]
@@ -110,11 +126,11 @@ class Rows:
 
     def loss_mask(self, i: int) -> Mask:
         """See Documents."""
-        return self._blocks.mask(i)
+        return self.blocks.mask(i)
 
     def labels(self, i: int) -> Labels:
         """The labels of an item: those of the files, where they have some."""
-        block, k = self._blocks.find(i)
+        block, k = self.blocks.find(i)
         if block.labels is not None:
             return block.labels[block.offsets[k] : block.offsets[k + 1]]
         ids, starts = self.item(i), self.starts(i)
@@ -149,12 +165,18 @@ class Indexed:
     piece."""
 
     def __init__(self, blocks: Blocks, index: Sequence[tuple[Place, int]]) -> None:
-        self._blocks, self._index = blocks, index
+        self.blocks, self._index = blocks, index
         *self._first_items, self._n_items = accumulate((place.n_items for place, _ in index), initial=0)
         self._read: dict[int, _Pieces] = {}
 
     def __len__(self) -> int:
         return self._n_items
+
+    @property
+    def first_items(self) -> Longs:
+        """See Documents. An index has as many equal ranges of items as there are parts: its sequences follow the documents."""
+        n_parts = len(self.blocks.n_items_of_part)
+        return np.arange(n_parts + 1) * self._n_items // max(n_parts, 1)
 
     def item(self, i: int) -> Ids:
         """See Documents."""
@@ -162,7 +184,7 @@ class Indexed:
         found = []
         for k in range(low, high):
             start = pieces.start.item(k)
-            document = self._blocks.item(self._blocks.number_of(pieces.part.item(k), pieces.row.item(k)))
+            document = self.blocks.item(self.blocks.number_of(pieces.part.item(k), pieces.row.item(k)))
             found.append(document[start : start + pieces.n_tokens.item(k)])
         return found[0] if len(found) == 1 else joined(found)
 
@@ -187,7 +209,7 @@ class Indexed:
         found = []
         for k in range(low, high):
             start = pieces.start.item(k)
-            document = self._blocks.mask(self._blocks.number_of(pieces.part.item(k), pieces.row.item(k)))
+            document = self.blocks.mask(self.blocks.number_of(pieces.part.item(k), pieces.row.item(k)))
             found.append(document[start : start + pieces.n_tokens.item(k)])
         return _without_starts(np.concatenate(found), self.starts(i))
 
@@ -207,7 +229,7 @@ class Indexed:
         bounds, columns = read_index_file(path)
         part, row, start, n_tokens = (one.astype(np.int32) for one in columns)
         part += first_part
-        n_items = np.array(self._blocks.n_items_of_part)
+        n_items = np.array(self.blocks.n_items_of_part)
         if len(bounds) - 1 != place.n_items or (part >= len(n_items)).any() or (row >= n_items[part]).any():
             raise ValidationError(
                 path,
