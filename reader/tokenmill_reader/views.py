@@ -88,7 +88,7 @@ class Windows:
 
     def source_ids(self, i: int, sources: SourceIds) -> Starts:
         """See Documents."""
-        places = [self._blocks.place_of_token(i * self._length + start) for start in self.starts(i).tolist()]
+        places = [self.blocks.place_of_token(i * self._length + start) for start in self.starts(i).tolist()]
         return np.concatenate([sources.of(*place, 1) for place in places])
 
     def loss_mask(self, i: int) -> Mask:
@@ -122,7 +122,7 @@ class Rows:
 
     def source_ids(self, i: int, sources: SourceIds) -> Starts:
         """See Documents."""
-        return sources.of(*self._blocks.place_of(i), len(self.starts(i)))
+        return sources.of(*self.blocks.place_of(i), len(self.starts(i)))
 
     def loss_mask(self, i: int) -> Mask:
         """See Documents."""
