@@ -535,10 +535,14 @@ def test_the_report_shows_conversations_with_their_trained_tokens(talks: Project
     assert found["messages"] == [{"messages": 2, "conversations": 2}, {"messages": 5, "conversations": 1}]
     assert report["measures"]["trained_share"] == found["trained_share"] > 0
     sample = next(one for one in found["samples"] if one["id"] == "b.jsonl-0")
-    assert sample["runs"] == [
-        ["<|im_start|>user\nnaïve café <|im_start|>assistant<|im_end|>\n<|im_start|>assistant\n", 0],
-        ["東京<|im_end|>", 1],
-        ["\n", 0],
+    [side] = sample["sides"]
+    assert side["runs"] == [
+        ["<|im_start|>user\nnaïve café <|im_start|>assistant<|im_end|>\n<|im_start|>assistant\n", None],
+        ["東京", "content"],
+        ["<|im_end|>", "end"],
+        ["\n", None],
     ]
     page = (talks.root / "data/report/report.html").read_text()
-    assert '<bdi class="say on">東京&lt;|im_end|&gt;</bdi>' in page
+    assert '<bdi class="say content" title="content">東京</bdi>' in page
+    assert '<bdi class="say end" title="end of the turn">&lt;|im_end|&gt;</bdi><bdi class="say">\n</bdi>' in page
+    assert "reasoning</span>" not in page  # the legend names what is shown

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from tokenmill.chat import isolated
 from tokenmill.chat.answers import AnswerCounts, added
+from tokenmill.chat.locator import AnswerSpan
 from tokenmill.chat.pairs import answers_of, joined, joined_texts, of_side, sides_of
 from tokenmill.chat.prefixes import flags_by_prefixes
 from tokenmill.chat.rendering import ChatSettings, Rendering, Way
@@ -20,6 +22,7 @@ from tokenmill.chat.segments import SegmentEncoder
 from tokenmill.chat.stand_ins import strings_of
 from tokenmill.chat.template import ChatTemplate
 from tokenmill.chat.turn_tokens import is_written, turn_tokens
+from tokenmill.config.encode_params import AnswerPart
 from tokenmill.corpus.reader import Batch
 from tokenmill.errors import ChatError, TemplateError
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -73,7 +76,10 @@ class ChatEncoder:
             tokenizer = tokenizer.with_special(marks)
         if settings.turns != "together":
             settings = msgspec.structs.replace(settings, mask="last")  # what is rendered are samples
-        self._way = msgspec.json.encode(Way(settings, list(tokenizer.special_tokens), place))
+        self._way, self._way_shown = (
+            msgspec.json.encode(Way(settings, list(tokenizer.special_tokens), place, is_shown))
+            for is_shown in (False, True)
+        )
         self._encoder = SegmentEncoder(tokenizer, place)
         written = "".join(texts) + strings_of(
             {name: value for name, value in variables.items() if name in "".join(texts)}
@@ -110,9 +116,26 @@ class ChatEncoder:
         mask = answers_of(found.input_ids, found.loss_mask)
         return EncodedChat(joined(found.input_ids), joined(mask), joined_texts(found.texts), found.counts)
 
+    def answer_parts(self, conversations: pa.LargeStringArray) -> list[list[AnswerPart | None]]:
+        """Gives the part of an answer that each id of `encode_batch` is, for people to see. It is None for other ids, and for all
+        ids of a conversation where the template does not tell its parts. Raises ChatError."""
+        is_pair = self._settings.turns == "pair"
+        renderings = isolated.renderings(self._way_shown, sides_of(conversations) if is_pair else conversations)
+        names = get_args(AnswerPart)
+        of_parts = [
+            self._encoder.encode([_as_marked(one._replace(parts=[]), {*names} - {name}) for one in renderings])
+            for name in names
+        ]
+        offsets = of_parts[0].offsets[:: 2 if is_pair else 1].tolist()
+        parts: list[AnswerPart | None] = [None] * len(of_parts[0].ids)
+        for name, one in zip(names, of_parts, strict=True):
+            for at in np.flatnonzero(one.flags).tolist():
+                parts[at] = parts[at] or name  # a token of two parts is of the first
+        return [parts[start:end] for start, end in pairwise(offsets)]
+
     def _encoded(self, conversations: pa.LargeStringArray) -> EncodedChat:
         renderings = isolated.renderings(self._way, conversations)
-        encoded = self._encoder.encode([_as_marked(one) for one in renderings])
+        encoded = self._encoder.encode([_as_marked(one, self._settings.untrained) for one in renderings])
         flags = encoded.flags
         if any(one.by_prefixes for one in renderings):
             some = [one if one.by_prefixes else one._replace(parts=[]) for one in renderings]
@@ -135,8 +158,9 @@ def _made_once(tokenizer: Tokenizer, settings: bytes, place: str) -> ChatEncoder
     return ChatEncoder(tokenizer, msgspec.json.decode(settings, type=ChatSettings), place)
 
 
-def _as_marked(one: Rendering) -> Rendering:
-    """The rendering with those parts that its characters tell: what of answers is learned, else answers, unless prefixes tell."""
-    if one.learned is not None:
-        return one._replace(parts=one.learned)
+def _as_marked(one: Rendering, untrained: Container[AnswerPart]) -> Rendering:
+    """The rendering with those parts that its characters tell: stretches of answers but for the untrained ones, or else answers,
+    unless prefixes tell."""
+    if one.stretches is not None:
+        return one._replace(parts=[AnswerSpan(-1, s.start, s.end) for s in one.stretches if s.part not in untrained])
     return one._replace(parts=[]) if one.by_prefixes else one

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from tokenmill.chat.answer_parts import AnswerCutter
+from tokenmill.chat.answer_parts import AnswerCutter, Stretch
 from tokenmill.chat.answers import AnswerCounts, Side, Stops, answer_of, without
 from tokenmill.chat.conversation import Conversation, chosen, named
 from tokenmill.chat.locator import AnswerLocator, AnswerSpan
@@ -28,14 +28,14 @@ characters take 18 s."""
 class Rendering(NamedTuple):
     """A rendered conversation. `guarded`: the text with stand-ins; None if it needs none. `parts`: the trained parts, or with
     `mask: all` the excluded ones. `by_prefixes`: whether parts come from prefixes, because the template has no generation tags.
-    `counts`: counts of its answers. `learned`: what of the parts is learned; None: all."""
+    `counts`: counts of its answers. `stretches`: what of an answer the characters of the parts are; None: unknown, or not asked."""
 
     text: str
     guarded: str | None
     parts: list[AnswerSpan]
     by_prefixes: bool = False
     counts: AnswerCounts = AnswerCounts()
-    learned: list[AnswerSpan] | None = None
+    stretches: list[Stretch] | None = None
 
 
 class ChatSettings(msgspec.Struct, frozen=True):
@@ -62,11 +62,13 @@ class ChatSettings(msgspec.Struct, frozen=True):
 
 
 class Way(NamedTuple):
-    """What rendering needs. `special`: the texts of special tokens. `place`: where the template is from, for messages."""
+    """What rendering needs. `special`: the texts of special tokens. `place`: where the template is from, for messages. `is_shown`:
+    whether people will see the parts of answers, so that stretches are wanted even where they decide no mask."""
 
     settings: ChatSettings
     special: list[str]
     place: str
+    is_shown: bool = False
 
 
 class Renderer:
@@ -79,7 +81,7 @@ class Renderer:
         self._train_key, self._train_next = settings.train_key, settings.train_next
         self._stops = Stops([*way.special, str(settings.variables.get("eos_token") or "")])
         self._locator = AnswerLocator(template, self._stops)
-        self._untrained, self._cutter = settings.untrained, AnswerCutter(way.special)
+        self._untrained, self._is_shown, self._cutter = settings.untrained, way.is_shown, AnswerCutter(way.special)
         self._guard = Guard(way.special, template.words, source + strings_of(settings.variables))
 
     def suspects(self, conversations: pa.LargeStringArray) -> set[int]:
@@ -132,19 +134,23 @@ class Renderer:
             parts,
             not self._template.has_generation,
             AnswerCounts(n_answers, n_without_stop, 0 if "reasoning" in self._untrained else n_without_reasoning),
-            self._learned(shown, rendered.text, parts, index) if self._untrained else None,
+            self._stretches(shown, rendered.text, parts, index),
         )
 
-    def _learned(self, shown: Conversation, text: str, parts: list[AnswerSpan], index: int) -> list[AnswerSpan]:
-        """The parts without what of answers is not learned."""
+    def _stretches(self, shown: Conversation, text: str, parts: list[AnswerSpan], index: int) -> list[Stretch] | None:
+        """What the characters of answers are. Raises ChatError if they decide the mask and the template does not tell them."""
+        if self._mask == "all" or not (self._untrained or self._is_shown):
+            return None
         if not parts:
             return []
-        signed = self._locator.signed(shown, text, index)[1]
+        try:
+            signed = self._locator.signed(shown, text, index)[1]
+        except ChatError:
+            if self._untrained:
+                raise
+            return None
         return [
-            AnswerSpan(message, one.start, one.end)
-            for message, start, end in parts
-            for one in self._cutter.stretches(start, end, signed, text, shown.messages)
-            if one.part not in self._untrained
+            one for _, start, end in parts for one in self._cutter.stretches(start, end, signed, text, shown.messages)
         ]
 
     def _rendered(self, conversation: Conversation, marks: tuple[str, str], most: int, index: int) -> Regions:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from tokenmill import _core
 from tokenmill.artifacts.model_card import read_card
+from tokenmill.checks.file_checks import DocumentsFile
 from tokenmill.config.params import Validate
 from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
 from tokenmill.corpus.limits import Limits
@@ -45,14 +46,15 @@ _N_REASONS = 20
 
 @dataclass(frozen=True)
 class Reported:
-    """A validated dataset in the project at `root`, with its tokenizer and its documents. `facts`: what was checked, for the
-    report."""
+    """A validated dataset in the project at `root`, with its tokenizer and its documents. `files`: what was checked of each file.
+    `facts`: what was checked in all, for the report."""
 
     root: Path
     manifest: Manifest
     tokenizer: Tokenizer
     units: Sequence[Unit]
     limits: Limits
+    files: Sequence[DocumentsFile]
     facts: Mapping[str, Any]
 
 
@@ -75,7 +77,7 @@ def collect(checked: Reported, params: Validate) -> dict[str, Any]:
         compared = _compare({OWN: tokenizer} | references, sample)
         vocabulary = health_of(tokenizer, counts)
         special_texts = _special_texts(sample, tokenizer)
-        conversations = conversations_of(manifest, root / TOKENS_DIRECTORY, root / TABLES_DIRECTORY, tokenizer)
+        conversations = conversations_of(manifest, root / TABLES_DIRECTORY, checked.files)
         curve = _curve(tokenizer, counts, manifest.text_bytes)
         model = modelling.result()
     measures = {

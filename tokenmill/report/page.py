@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 _KINDS = {"overall": "all documents", "source": "source", "script": "script", "lang": "language"}
 _GROUPS_MAX = 15  # groups per kind in the plot; the table has all
 _N_HALVES = 6  # rows of the table of vocabulary sizes, each half of the one before
+_PARTS = {
+    "reasoning": "reasoning",
+    "content": "content",
+    "tool_calls": "tool calls",
+    "end": "end of the turn",
+    "other": "trained, part unknown",
+}
+"""The words for the parts of answers in the order of the legend."""
 _VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍", "\xa0": "⍽"}
 
 
@@ -32,7 +40,7 @@ def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[
     from markupsafe import Markup
 
     from tokenmill.report import plots  # imports numpy, which `is_current` does not need
-    from tokenmill.report.conversations import SHOWN_TOKENS_MAX
+    from tokenmill.report.conversation_samples import SHOWN_TOKENS_MAX
     from tokenmill.report.measures import RARE
 
     report = _read(root / REPORT_FILE)
@@ -54,6 +62,7 @@ def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[
         planned=planned,
         rare=RARE,
         shown_tokens_max=SHOWN_TOKENS_MAX,
+        trained_parts=_trained_parts(report.get("conversations")),
     )
     with write_atomic(root / PAGE_FILE) as partial:
         partial.write_text(page, encoding="utf-8")
@@ -82,6 +91,13 @@ def _sizes(rows: Sequence[Mapping[str, Any]]) -> dict[int, float]:
     last = rows[-1]["vocab_size"]
     halves = [min(rows, key=lambda row: abs(row["vocab_size"] - last / 2**i)) for i in range(_N_HALVES)]
     return {row["vocab_size"]: row["bytes_per_token"] for row in halves}
+
+
+def _trained_parts(conversations: Mapping[str, Any] | None) -> dict[str, str]:
+    """The parts of answers that the samples of conversations show, with their words."""
+    samples = [] if conversations is None else conversations["samples"]
+    shown = {part for one in samples for side in one["sides"] for _, part in side["runs"]}
+    return {part: words for part, words in _PARTS.items() if part in shown}
 
 
 def _charts(report: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> "dict[str, plots.Chart]":

@@ -92,7 +92,8 @@ def validate(project: Project) -> Stage:
     }
     if project.params.run.report_page:
         drawing.begin()
-    reported = Reported(root, manifest, tokenizer, units, project.memory.limits, facts)
+    files = [task.file for task in tasks]
+    reported = Reported(root, manifest, tokenizer, units, project.memory.limits, files, facts)
     write_report(reported, params, partial(published_report, root))
     return StageSummary(
         "validate",

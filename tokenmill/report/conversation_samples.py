@@ -1,0 +1,118 @@
+"""Draws conversations of a dataset for the report, with what of their answers is trained."""
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tokenmill.checks.chat_checks import samples_in
+from tokenmill.checks.file_checks import DocumentsFile
+from tokenmill.config.encode_params import AnswerPart
+from tokenmill.corpus.good_documents import GoodDocuments
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.checked_parquet import parquet_file
+
+SEED = 0
+N_SAMPLES = 10
+
+ROWS_MAX = 2000
+"""Samples come from the first rows of each file, because the documents of a file are read up to there."""
+
+SHOWN_TOKENS_MAX = 1000
+"""The length limit of a conversation in the report, or of one side of a pair."""
+
+OTHER = "other"
+"""The part of trained tokens of which the template does not tell what of an answer they are."""
+
+
+def samples_of_files(files: Sequence[DocumentsFile], is_pair: bool) -> list[dict[str, Any]]:
+    """Up to N_SAMPLES conversations of checked files, drawn with SEED, in the order of the dataset.
+
+    Ids and masks are those of the dataset's files. Each of `sides` has the text as runs of [text, part]: the part of an answer that
+    the run is trained as, OTHER, or None where it is not trained. A pair has two sides, other conversations one.
+    """
+    n_rows = [min(file.entry.n_documents, ROWS_MAX) for file in files]
+    drawn = sorted(random.Random(SEED).sample(range(sum(n_rows)), min(N_SAMPLES, sum(n_rows))))
+    found: list[dict[str, Any]] = []
+    first = 0
+    for file, n in zip(files, n_rows, strict=True):
+        rows = [row - first for row in drawn if first <= row < first + n]
+        first += n
+        if rows:
+            found += _of_file(file, rows, is_pair)
+    return found
+
+
+def _of_file(file: DocumentsFile, rows: Sequence[int], is_pair: bool) -> Iterator[dict[str, Any]]:
+    tokenizer, chat = file.judge.tokenizer, file.judge.chat
+    assert chat is not None
+    all_parts = chat.answer_parts(_conversations(file, rows))
+    for row, (id, ids, mask), parts in zip(rows, _tokens(file, rows), all_parts, strict=True):
+        shown = [part or OTHER if is_trained else None for is_trained, part in zip(mask, parts, strict=True)]
+        yield {
+            "id": id,
+            "file": file.entry.name,
+            "row": row,
+            "tokens": len(ids),
+            "trained": sum(mask),
+            "sides": [
+                {"name": name, "tokens": end - start, "runs": _runs(ids[start:end], shown[start:end], tokenizer)}
+                for name, start, end in _sides(mask, is_pair)
+            ],
+        }
+
+
+def _conversations(file: DocumentsFile, rows: Sequence[int]) -> pa.LargeStringArray:
+    """The canonical JSON of the conversations, or samples of them, that are these rows of a file."""
+    assert file.unit is not None and file.judge.chat is not None
+    damaged = file.unit.without({i: "" for i, of in enumerate(file.entry.rows) if of.n_bad is None})
+    rules = file.rules
+    documents = GoodDocuments(damaged, rules.source, rules.limits, lambda _bytes, _tokens: None, rules.find_dropped)
+    found: list[str] = []
+    at = 0
+    with closing(iter(documents)) as batches:  # type: ignore[type-var]
+        for batch in samples_in(batches, [of.name for of in file.entry.rows], file.judge.chat):
+            assert batch.messages is not None
+            found += (batch.messages[row - at].as_py() for row in rows if at <= row < at + len(batch.messages))
+            at += len(batch.messages)
+            if len(found) == len(rows):
+                break
+    return pa.array(found, pa.large_string())
+
+
+def _tokens(file: DocumentsFile, rows: Sequence[int]) -> Iterator[tuple[Any, list[int], list[int]]]:
+    """The name, ids and mask of these rows of a file."""
+    first = 0
+    with parquet_file(file.tokens) as opened:
+        for group in range(opened.num_row_groups):
+            n_rows = opened.metadata.row_group(group).num_rows
+            if chosen := [row - first for row in rows if first <= row < first + n_rows]:
+                table = opened.read_row_group(group, columns=["id", "input_ids", "loss_mask"])
+                for i in chosen:
+                    yield table["id"][i].as_py(), table["input_ids"][i].as_py(), table["loss_mask"][i].as_py()
+            first += n_rows
+
+
+def _sides(mask: Sequence[int], is_pair: bool) -> list[tuple[str | None, int, int]]:
+    """The name, start and end of each side. Both sides of a pair begin with the same prompt.
+
+    >>> _sides([0, 1, 1, 0, 0, 1, 0], True)
+    [('chosen', 0, 4), ('rejected', 4, 7)]
+    """
+    if not is_pair:
+        return [(None, 0, len(mask))]
+    prompt, _, second, _ = np.flatnonzero(np.diff(mask, prepend=0, append=0)).tolist()
+    return [("chosen", 0, second - prompt), ("rejected", second - prompt, len(mask))]
+
+
+def _runs(ids: Sequence[int], parts: Sequence[AnswerPart | str | None], tokenizer: Tokenizer) -> list[list[Any]]:
+    """The text of the first tokens, in runs of one part."""
+    pairs = zip(ids[:SHOWN_TOKENS_MAX], parts, strict=False)
+    return [
+        [tokenizer.decode_bytes([id for id, _ in run]).decode(errors="replace"), part]
+        for part, run in groupby(pairs, key=lambda one: one[1])
+    ]
