@@ -1,4 +1,4 @@
-"""The commands about a token dataset: verify, info, locate and view."""
+"""The commands about a token dataset: verify, info, locate, view and draft-vocab."""
 
 import argparse
 import dataclasses
@@ -83,6 +83,29 @@ def add_commands(commands: "Commands") -> None:
     _add_tokenizer(locate)
     locate.set_defaults(run=_locate)
     _add_view(commands)
+    _add_draft_vocab(commands)
+
+
+def _add_draft_vocab(commands: "Commands") -> None:
+    draft = commands.add_parser(
+        "draft-vocab",
+        help="write the most frequent tokens of a dataset for speculative decoding",
+        description="Counts the tokens of a dataset, and writes the draft vocabulary of the most frequent ones: d2t and t2d, as "
+        "SpecForge and SGLang read them, and how much of the dataset each size covers. With --check, exit code 0: the files "
+        "are those of the dataset, 1: they are others.",
+        epilog="example: tokenmill draft-vocab data/tokens draft --top 32768 --trained-only",
+    )
+    draft.add_argument("dataset", type=_path, metavar="DATASET", help="the folder of a token dataset")
+    draft.add_argument("directory", type=Path, metavar="DIR", help="the directory of the new files")
+    draft.add_argument("--top", type=int, default=32768, metavar="N", help="the number of ids (default: %(default)s)")
+    draft.add_argument(
+        "--vocab-size", type=int, metavar="N", help="that of the model, if it has more than the tokenizer"
+    )
+    draft.add_argument("--trained-only", action="store_true", help="count only where the loss mask is 1")
+    draft.add_argument(
+        "--check", action="store_true", help="write nothing, and compare the files in DIR with the dataset"
+    )
+    draft.set_defaults(run=_draft_vocab)
 
 
 def _add_view(commands: "Commands") -> None:
@@ -215,6 +238,18 @@ def _locate(asked: argparse.Namespace) -> Answer:
     else:
         found = locate_digest(dataset, asked.digest)
     return text(found.as_json(), lines_of(found), EXIT_DONE if found.n_found else EXIT_NO)
+
+
+def _draft_vocab(asked: argparse.Namespace) -> Answer:
+    from tokenmill.analysis.draft_vocab import differences, draft_vocab, lines_of
+
+    dataset = Path(_dataset(asked))
+    if asked.check:
+        wrong = differences(dataset, asked.directory)
+        lines = wrong or [f"{asked.directory}: the draft vocabulary of {dataset}"]
+        return text({"differences": wrong}, lines, EXIT_NO if wrong else EXIT_DONE)
+    found = draft_vocab(dataset, asked.directory, asked.top, asked.vocab_size, asked.trained_only)
+    return text(found.model_dump(mode="json"), lines_of(found, asked.directory))
 
 
 def _view(asked: argparse.Namespace) -> Answer:
