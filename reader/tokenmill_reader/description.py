@@ -118,7 +118,7 @@ def lines_of(found: dict[str, Any]) -> list[str]:
         lines[name] = (
             f"{one['items']:,} items, {one['tokens']:,} tokens in {one['parts']:,} parts, {size(one['n_bytes'])}"
         )
-    lines |= {f"read {one['format']} by": words_of(one) for one in found["read_by"]}
+    lines |= {f"{one['format']} suits": words_of(one) for one in found["read_by"]}
     for one in found["mixture"]:
         name = "/".join(part for part in ("mixture", one["split"], one["source"]) if part is not None)
         lines[name] = (
