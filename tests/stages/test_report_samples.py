@@ -98,6 +98,21 @@ def test_samples_are_rows_of_the_files_though_documents_are_left_out(talks: Proj
         assert {part for _, part in side["runs"]} == {None, "content", "end"}
 
 
+def test_rejected_conversations_are_told_by_reason_with_the_first_row(talks: Project) -> None:
+    good = [{"id": f"d{i}", "messages": PLAIN} for i in range(3)]
+    write(talks, good[0], "no json", {"id": "b", "messages": "none"}, good[1], {"id": "c", "messages": "none"}, good[2])
+    talks.set(source__on_bad_document="quarantine", source__bad_documents_max=3)
+    build(talks)
+    found = json.loads((talks.root / "data/report/report.json").read_text())["quarantine"]
+    assert [(one["documents"], one["shard"], one["row"]) for one in found] == [
+        (2, "data/raw/a.jsonl", 2),
+        (1, "data/raw/a.jsonl", 1),
+    ]
+    page = (talks.root / "data/report/report.html").read_text()
+    assert "<tr><td>kept</td><td>3</td></tr>" in page and "<tr><td>in the quarantine</td><td>3, " in page
+    assert "<td>data/raw/a.jsonl, row 2</td>" in page
+
+
 def test_both_sides_of_a_pair_are_shown(talks: Project) -> None:
     write(talks, {"id": "p", "prompt": "the cat?", "chosen": "it sat", "rejected": "the dog"})
     talks.set(

@@ -261,13 +261,22 @@ def _special_texts(sample: DocumentSample, tokenizer: Tokenizer) -> dict[str, di
 
 
 def _quarantined(path: Path) -> list[dict[str, Any]]:
-    """The quarantine's reasons with their numbers of documents or damaged files, the most frequent first."""
+    """The quarantine's reasons, the most frequent first, each with its number of documents or damaged files and the shard and row
+    of the first one. The row of a damaged file is None."""
     if not path.exists():
         return []
-    reasons = read_table(path, columns=["reason"])["reason"]
-    found = [(one["counts"], one["values"]) for one in pc.value_counts(reasons).to_pylist()]
-    ordered = sorted(found, key=lambda one: (-one[0], one[1]))
-    return [{"reason": reason, "documents": n} for n, reason in ordered[:_N_REASONS]]
+    rows = read_table(path, columns=["shard", "row", "reason"])
+    first = [("shard", "first"), ("row", "first", pc.ScalarAggregateOptions(skip_nulls=False)), ("reason", "count")]
+    found = rows.group_by("reason", use_threads=False).aggregate(first).to_pylist()
+    return [
+        {
+            "reason": one["reason"],
+            "documents": one["reason_count"],
+            "shard": one["shard_first"],
+            "row": one["row_first"],
+        }
+        for one in sorted(found, key=lambda one: (-one["reason_count"], one["reason"]))[:_N_REASONS]
+    ]
 
 
 def _rounded(value: Any) -> Any:
