@@ -267,3 +267,11 @@ def test_a_wrong_value_of_the_files_for_training_jobs_is_told(tmp_path: Path, ol
     with pytest.raises(ParamsError) as error:
         load_params(changed(tmp_path, old, new))
     assert said in str(error.value)
+
+
+def test_a_library_that_ids_cannot_be_compared_with_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ParamsError) as error:
+        load_params(changed(tmp_path, "conform: []", "conform: [transformer]"))
+    assert "publish.conform: found 'transformer'; allowed: tokenizers, transformers, " in str(error.value)
+    assert "Did you mean transformers?" in str(error.value)
+    assert load_params(changed(tmp_path, "conform: []", "conform: [tiktoken]")).publish.conform == ["tiktoken"]

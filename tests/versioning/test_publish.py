@@ -149,6 +149,23 @@ def test_what_is_not_committed_is_not_published(team: Team) -> None:
     assert "not committed: note.txt" in refused(team.project, "tokenizer@v1.0.0")
 
 
+def test_a_version_is_published_only_if_the_libraries_of_its_gate_give_its_ids(team: Team) -> None:
+    project = team.project
+    file = project.root / "nfc.json"
+    document = json.loads((project.root / "data/tokenizer/tokenizer.json").read_text(encoding="utf-8"))
+    file.write_text(json.dumps(document | {"normalizer": {"type": "NFC"}}), encoding="utf-8")  # tiktoken has none
+    project.set(tokenizer={"from": "nfc.json"}, publish__conform=["tokenizers", "tiktoken", "kitoken"])
+    project.build()
+    commit(project)
+    said = refused(project, "tokenizer@v1.0.0")
+    assert "error[TM407]: publish.conform: not every library gives the ids of data/tokenizer: tiktoken" in said
+    assert "found [" in said and "kitoken" in said and "not installed" in said and "tokenizers  " not in said
+    assert not any((team.store / "files/md5").rglob("*"))
+    project.set(publish__conform=["tokenizers"])
+    commit(project)
+    publish(project, "tokenizer@v1.0.0")  # without another build
+
+
 def test_a_build_that_is_not_up_to_date_is_not_published(team: Team) -> None:
     team.project.set(train_vocab__vocab_size=270)
     commit(team.project)

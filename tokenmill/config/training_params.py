@@ -11,7 +11,9 @@ from pydantic import (
 
 from tokenmill.config.record import Record
 from tokenmill.config.source_params import Globs
+from tokenmill.conform.consumers import CONSUMERS
 from tokenmill.counts.weights import weight_of
+from tokenmill.errors import did_you_mean
 from tokenmill.special_tokens import RESERVED_MAX
 
 N_BYTES = 256  # every vocabulary starts from a token for each byte
@@ -153,9 +155,19 @@ class TokenizerSource(Record):
 
 
 class Publish(Record):
-    """Facts for the model card of a tokenizer that only its owner knows."""
+    """A fact for the model card of a tokenizer that only its owner knows, and what a version must hold."""
 
     license: str | None = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")
+    conform: list[str] = Field(default=[])
+
+    @field_validator("conform")
+    @classmethod
+    def _are_libraries(cls, names: list[str]) -> list[str]:
+        for name in names:
+            if name not in CONSUMERS:
+                hint = did_you_mean(name, CONSUMERS)
+                raise ValueError(f"found {name!r}; allowed: {', '.join(CONSUMERS)}.{hint}")
+        return names
 
 
 class Refresh(Record):

@@ -2,7 +2,12 @@
 
 from pathlib import Path
 
+from tokenmill.analysis.conform import conform
+from tokenmill.config.load_params import load_params
+from tokenmill.conform.consumers import lines_of
 from tokenmill.console import say
+from tokenmill.errors import VersionsError
+from tokenmill.layout import PARAMS_FILE, TOKENIZER_DIRECTORY
 from tokenmill.pipeline.alone import alone
 from tokenmill.versioning.git import branch_to_push
 from tokenmill.versioning.publish import Publication, push, ready, register
@@ -24,7 +29,22 @@ def publish(root: Path, reference: str, stage: str | None, remote: str | None, k
 
 def check(root: Path, reference: str, stage: str | None) -> Publication:
     """The publication. Raises VersionsError or ParamsError if the version must not be published."""
-    return ready(root, parse_reference(reference), stage)
+    publication = ready(root, parse_reference(reference), stage)
+    _refuse_other_ids(root, load_params(root / PARAMS_FILE).publish.conform)
+    return publication
+
+
+def _refuse_other_ids(root: Path, names: list[str]) -> None:
+    """Raises VersionsError unless each of these libraries gives the ids of the project's tokenizer."""
+    found = conform(root / TOKENIZER_DIRECTORY, names) if names else []
+    if wrong := [one for one in found if one.verdict != "same"]:
+        _head, *lines = lines_of(wrong)
+        raise VersionsError(
+            "publish.conform",
+            f"not every library gives the ids of {TOKENIZER_DIRECTORY}: {'; '.join(lines)}.",
+            "Install what is missing, change the tokenizer, or take the library out of publish.conform.",
+            code="TM407",
+        )
 
 
 def push_data(publication: Publication, remote: str | None) -> None:
