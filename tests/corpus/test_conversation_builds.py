@@ -94,7 +94,7 @@ def test_plan_doctor_and_a_second_build_take_them_as_documents(made: Project) ->
 
 def test_the_provenance_of_counts_says_how_they_were_read(made: Project) -> None:
     found = json.loads((made.root / PROVENANCE_FILE).read_text(encoding="utf-8"))
-    assert found["conversations"] == {"column": "messages", "tools_column": None, "template": None, "pair": None}
+    assert found["conversations"] == {"column": "messages", "tools_column": None, "template": None}
     assert all(re.fullmatch(r"(\d+) and \1\?\n\d+", text) for text in found["samples"].values())
 
 

@@ -1,7 +1,9 @@
 """A source of documents, with the defaults of params.yaml filled in."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 from tokenmill.special_tokens import SpecialTokensInText
 
@@ -21,8 +23,7 @@ class PairColumns:
     rejected: str
 
 
-@dataclass(frozen=True)
-class Conversations:
+class Conversations(msgspec.Struct, frozen=True, omit_defaults=True):
     """How rows of a source become conversations: from a column of messages, from several columns by a template, or as pairs.
 
     `column`: the column of messages; None with a template or pairs. `tools_column`: the column of tools that go with the messages.
@@ -35,8 +36,9 @@ class Conversations:
     pair: PairColumns | None = None
 
     def as_key(self) -> dict[str, Any]:
-        """The values for keys and digests. Those of earlier versions have no `pair`."""
-        return {name: value for name, value in asdict(self).items() if name != "pair" or value is not None}
+        """The values for keys and digests. Only pairs have the key `pair`."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
 
 
 @dataclass(frozen=True)
