@@ -19,6 +19,7 @@ REGION = (
 CONTENT = "{{ m.content }}"
 CALLS = "{% for c in m.tool_calls or [] %}[TOOL_CALLS]{{ c.function.name }}{% endfor %}"
 FIRST_CALL = "[TOOL_CALLS]{{ m.tool_calls[0].function.name }}"
+LAST_CALL = "[TOOL_CALLS]{{ m.tool_calls[-1].function.name }}"
 THINKING = "{% if m.reasoning_content %}<think>{{ m.reasoning_content | trim }}</think>{% endif %}"
 SAID = "{{ m.content.split('</think>')[-1] }}"
 CALL = [{"type": "function", "function": {"name": "weather", "arguments": {"city": "x"}}}]
@@ -52,6 +53,7 @@ def counts(text: str, *messages: dict[str, Any], mask: Any = "assistant", tools:
         (CONTENT, {"content": "", "tool_calls": CALL}, "writes nothing of a tool call, 'weather'"),
         (CONTENT, {"content": "hello", "tool_calls": CALL}, "writes nothing of a tool call, 'weather'"),
         (FIRST_CALL, {"tool_calls": [*CALL, *CALL]}, "writes nothing of a tool call, 'weather, weather'"),
+        (LAST_CALL, {"tool_calls": [*CALL, *CALL]}, "writes nothing of a tool call, 'weather, weather'"),
         (CONTENT, {"content": "", "reasoning_content": "so it is"}, "nothing but reasoning.*'so it is'.*weight 0"),
         (SAID, {"content": "<think>so it is</think>"}, "nothing but reasoning.*'so it is'"),
         ("{{ m.contents }}", {"content": "sat"}, "writes no word of its content, 'sat'"),

@@ -62,15 +62,17 @@ def answer_of(message: Mapping[str, Any]) -> ModelAnswer:
     return ModelAnswer(said, [name if isinstance(name, str) else "" for name in names], reasoning)
 
 
-def without(message: Mapping[str, Any], side: Side) -> dict[str, Any]:
-    """A copy of the message without one side of its answer, or without the last of several tool calls.
+def without(message: Mapping[str, Any], side: Side, call: int = -1) -> dict[str, Any]:
+    """A copy of the message without one side of its answer, or without one of several tool calls. `call`: its index.
 
     >>> without({"content": "<think>so</think>Hi"}, "reasoning")
     {'content': 'Hi'}
     """
     if side == "tool_calls":
         kept = {key: value for key, value in message.items() if key != side}
-        return {**kept, side: message[side][:-1]} if len(message[side]) > 1 else kept
+        calls = list(message[side])
+        del calls[call]
+        return {**kept, side: calls} if calls else kept
     thought, end, said = str(message.get("content") or "").rpartition(END_OF_THINKING)
     if side == "content":
         return {**message, "content": thought + end}

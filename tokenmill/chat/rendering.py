@@ -233,12 +233,17 @@ class Renderer:
     def _left_out(
         self, conversation: Conversation, side: Side, some: list[int], each: bool, text: str, most: int
     ) -> list[int]:
-        """The messages among `some` of which the template leaves out a side: removing it does not change the rendered text. `each`:
-        whether to try each message on its own if leaving out all of them changes the text."""
+        """The messages among `some` of which the template leaves out a side, or the first or last of several tool calls: removing
+        it does not change the rendered text. `each`: whether to try each message on its own if leaving out all of them changes the
+        text."""
 
         def is_alike(tried: Sequence[int]) -> bool:
+            return any(is_alike_without(tried, call) for call in ((-1, 0) if side == "tool_calls" else (-1,)))
+
+        def is_alike_without(tried: Sequence[int], call: int) -> bool:
             messages = [
-                without(message, side) if i in tried else message for i, message in enumerate(conversation.messages)
+                without(message, side, call) if i in tried else message
+                for i, message in enumerate(conversation.messages)
             ]
             try:
                 return self._template.marked(messages, conversation.tools, ("", ""), False, most) == text
