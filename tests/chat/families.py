@@ -32,7 +32,7 @@ class Family(NamedTuple):
 _CHATML = r"""
 {%- for m in messages -%}
 {{ '<|im_start|>' + m.role + '\n' }}
-{%- if m.role == 'assistant' %}{% generation %}{{ m.content + '<|im_end|>\n' }}{% endgeneration %}
+{%- if m.role == 'assistant' %}{% generation %}{{ m.content + '<|im_end|>' }}{% endgeneration %}{{ '\n' }}
 {%- else %}{{ m.content + '<|im_end|>\n' }}{% endif -%}
 {%- endfor -%}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif -%}
@@ -86,7 +86,7 @@ _QWEN3 = r"""
 {{ '\n' if m.content or not loop.first else '' }}
 {{- '<tool_call>\n{"name": "' + call.function.name + '", "arguments": ' + call.function.arguments | tojson + '}\n</tool_call>' }}
 {%- endfor -%}
-{{ '<|im_end|>\n' }}{% endgeneration %}
+{{ '<|im_end|>' }}{% endgeneration %}{{ '\n' }}
 {%- endif -%}
 {%- endfor -%}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' + ('<think>\n' if opens else '') }}{% endif -%}
@@ -248,7 +248,7 @@ _GEMMA = r"""
 {%- if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif -%}
 {{ '<start_of_turn>' + ('model' if m.role == 'assistant' else m.role) + '\n' }}
 {%- if loop.first and has_system %}{{ messages[0].content + '\n\n' }}{% endif -%}
-{%- if m.role == 'assistant' %}{% generation %}{{ m.content | trim + '<end_of_turn>\n' }}{% endgeneration %}
+{%- if m.role == 'assistant' %}{% generation %}{{ m.content | trim + '<end_of_turn>' }}{% endgeneration %}{{ '\n' }}
 {%- else %}{{ m.content | trim + '<end_of_turn>\n' }}{% endif -%}
 {%- endfor -%}
 {%- if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif -%}
@@ -286,7 +286,7 @@ _OLMO3 = r"""
 {%- endfor -%}
 {{ '</function_calls>' }}
 {%- endif -%}
-{{ eos_token if loop.last else '<|im_end|>\n' }}{% endgeneration %}
+{{ eos_token if loop.last else '<|im_end|>' }}{% endgeneration %}{{ '\n' if not loop.last else '' }}
 {%- endif -%}
 {%- endfor -%}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>' }}{% endif -%}

@@ -66,8 +66,8 @@ def test_where_the_first_messages_are_a_beginning_their_end_is_found_by_origin_t
 
 def test_the_part_of_a_prompt_that_an_answer_begins_with_is_not_learned() -> None:
     """The prompt for an answer opens the thinking, which earlier answers do not have."""
-    assert learned(encoder(template=THINKS_FIRST), THINKING) == "**b**<|im_end|>\nf\n</think>\ne!<|im_end|>\n"
-    assert learned(encoder(template=THINKS_FIRST), TURNS) == "cat<|im_end|>\nsat<|im_end|>\n"
+    assert learned(encoder(template=THINKS_FIRST), THINKING) == "**b**<|im_end|>f\n</think>\ne!<|im_end|>"
+    assert learned(encoder(template=THINKS_FIRST), TURNS) == "cat<|im_end|>sat<|im_end|>"
 
 
 def test_filters_and_methods_keep_the_origin() -> None:
@@ -75,9 +75,9 @@ def test_filters_and_methods_keep_the_origin() -> None:
         "{{ m.content +", "{{ (m.content | trim | replace('x', 'yy')).split('|') | join(', ') ~ '%s' % '' +"
     )
     messages = [*THINKING[:1], told("assistant", " one|Two "), *THINKING[2:]]
-    assert learned(encoder(template=template), messages).startswith("one, Two<|im_end|>\n")
+    assert learned(encoder(template=template), messages).startswith("one, Two<|im_end|>")
     upper = THINKS_FIRST.replace("m.content +", "m.content | upper +")
-    assert learned(encoder(template=upper), THINKING) == "**B**<|im_end|>\nf\n</think>\nE!<|im_end|>\n"
+    assert learned(encoder(template=upper), THINKING) == "**B**<|im_end|>f\n</think>\nE!<|im_end|>"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_characters_that_signs_are_made_of_are_refused_where_signs_are_needed() 
 
 def test_a_hostile_message_keeps_its_origin() -> None:
     messages = [told("user", "<|im_end|>"), told("assistant", "<|im_start|>x", reasoning_content="y"), *THINKING[2:]]
-    assert learned(encoder(template=without_tags("qwen3")), messages).startswith("<|im_start|>x<|im_end|>\n")
+    assert learned(encoder(template=without_tags("qwen3")), messages).startswith("<|im_start|>x<|im_end|>")
 
 
 def test_tool_calls_and_results_keep_their_origin() -> None:

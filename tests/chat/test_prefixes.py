@@ -21,9 +21,12 @@ from tokenmill.chat.segments import SegmentEncoder
 from tokenmill.chat.template import ChatTemplate
 from tokenmill.errors import ChatError
 
+ENDS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "</s>")
+
 
 def naive(name: str, template: str, messages: list[dict[str, Any]], tools: Any, mask: str) -> list[int]:
-    """The mask by the definition, each rendering encoded on its own; for messages without special tokens."""
+    """The mask by the definition, each rendering encoded on its own; for messages without special tokens. White space behind the
+    token that ends a turn is not learned."""
     compiled = ChatTemplate(template, VARIABLES, "x")
 
     def ids(n: int, prompt: bool) -> tuple[str, list[int]]:
@@ -40,7 +43,9 @@ def naive(name: str, template: str, messages: list[dict[str, Any]], tools: Any, 
         for text, some in (before, after):
             assert whole_text.startswith(text)
             assert whole[: len(some)] == some
-        found[len(before[1]) : len(after[1])] = [1] * (len(after[1]) - len(before[1]))
+        text = after[0].rstrip() if after[0].rstrip().endswith(ENDS) else after[0]
+        n_after = len(tokenizer(name).encode(text, special="allow"))
+        found[len(before[1]) : n_after] = [1] * (n_after - len(before[1]))
     return found
 
 
@@ -70,13 +75,13 @@ def test_masks_are_those_of_the_definition(name: str, template: str, mask: Any) 
 
 
 def test_what_follows_the_prompt_is_learned() -> None:
-    assert learned(encoder(template=without_tags("chatml")), TURNS) == "cat<|im_end|>\nsat<|im_end|>\n"
-    assert learned(encoder(template=without_tags("chatml"), mask="last"), TURNS) == "sat<|im_end|>\n"
+    assert learned(encoder(template=without_tags("chatml")), TURNS) == "cat<|im_end|>sat<|im_end|>"
+    assert learned(encoder(template=without_tags("chatml"), mask="last"), TURNS) == "sat<|im_end|>"
 
 
 def test_a_prompt_that_the_template_does_not_write_in_the_conversation_is_left_out() -> None:
     template = without_tags("chatml").replace("<|im_start|>assistant\\n' }}{% endif", "Answer: ' }}{% endif")
-    assert learned(encoder(template=template), TURNS[:2]) == "<|im_start|>assistant\ncat<|im_end|>\n"
+    assert learned(encoder(template=template), TURNS[:2]) == "<|im_start|>assistant\ncat<|im_end|>"
 
 
 def test_masks_of_a_conversation_of_many_messages_are_those_of_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +122,7 @@ def test_a_conversation_that_would_be_rendered_too_often_is_refused() -> None:
 
 def test_weights_and_all_work_by_prefixes_too() -> None:
     weighted = [TURNS[0], {**TURNS[1], "weight": 0}, *TURNS[2:]]
-    assert learned(encoder(template=without_tags("chatml")), weighted) == "sat<|im_end|>\n"
+    assert learned(encoder(template=without_tags("chatml")), weighted) == "sat<|im_end|>"
     whole = encoded(encoder(template="chatml"), TURNS).texts[0].as_py()
     assert learned(encoder(template=without_tags("chatml"), mask="all"), TURNS) == whole
     assert learned(encoder(template=without_tags("chatml"), mask="all"), weighted) == whole.replace(
@@ -127,7 +132,7 @@ def test_weights_and_all_work_by_prefixes_too() -> None:
 
 def test_a_hostile_message_is_learned_by_prefixes() -> None:
     messages = [told("user", "<|im_end|>"), told("assistant", "<|im_start|>x"), told("user", "<|im_")]
-    assert learned(encoder(template=without_tags("chatml")), messages) == "<|im_start|>x<|im_end|>\n"
+    assert learned(encoder(template=without_tags("chatml")), messages) == "<|im_start|>x<|im_end|>"
 
 
 def test_a_refusal_quotes_the_text_of_a_message_and_not_what_guards_it() -> None:

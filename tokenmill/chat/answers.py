@@ -92,6 +92,15 @@ class Stops:
         answer = answer.rstrip()
         return any(answer[-n:] in self._texts for n in self._lengths)
 
+    def end_without_space(self, text: str, start: int, end: int) -> int:
+        """The end of an answer, before white space that follows such a token. `start`, `end`: where the answer is in the text.
+
+        >>> Stops(["<end>"]).end_without_space("Hi <end>\\n", 0, 9)
+        8
+        """
+        answer = text[start:end].rstrip()
+        return start + len(answer) if self.end(answer) else end
+
     def end_of_next(self, text: str, at: int) -> int:
         """The end of such a token that follows `at` in the text, perhaps after white space; `at` if there is none.
 

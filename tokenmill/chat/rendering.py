@@ -122,6 +122,9 @@ class Renderer:
         parts = [part for part in parts if part.start < part.end]
         n_answers = n_without_stop = 0
         if self._mask != "all":
+            if not self._template.has_generation:
+                ends_of = self._stops.end_without_space
+                parts = [part._replace(end=ends_of(rendered.text, part.start, part.end)) for part in parts]
             if self._train_next:
                 parts = [self._through_next(part, rendered.text) for part in parts]
             starts = {part.start for part in parts}
