@@ -150,6 +150,7 @@ def test_an_answer_that_begins_inside_a_token_is_refused() -> None:
         ChatError, match=r"message 1 \(assistant\): it begins inside a token, at character 3 .*\('on ', then 'the'\)"
     ):
         encoded(one, [told("user", "on "), told("assistant", "the")])
+    assert learned(one, [told("user", "on\n"), told("assistant", "\n\nthe")]) == "\n\n\nthe"
     with pytest.raises(ChatError, match=r"message 1 \(assistant\): it ends inside a token, at character 3"):
         encoded(one, [told("user", "on"), told("assistant", " "), told("user", "the")])
     assert learned(encoder(template=template, mask="all"), [told("user", "on "), told("assistant", "the")]) == "on the"

@@ -28,8 +28,9 @@ class _Prefix(NamedTuple):
 def flags_by_prefixes(encoder: SegmentEncoder, renderings: Sequence[Rendering], encoded: EncodedTexts) -> Flags:
     """Flags 1 for the ids that each message adds to the conversation before it, else 0.
 
-    Raises ChatError if the ids of a prefix are not a prefix of the whole conversation's ids. Ids before a special token do not
-    depend on what follows it, so only the text after the nearest one is encoded again.
+    A token that joins white space before and in a message belongs to the message. Otherwise raises ChatError if the ids of a prefix
+    are not a prefix of the whole conversation's ids. Ids before a special token do not depend on what follows it, so only the text
+    after the nearest one is encoded again.
     """
     n_ids: dict[tuple[int, int], int] = {}
     for cuts in _at_once(encoder, renderings, encoded):
@@ -37,9 +38,11 @@ def flags_by_prefixes(encoder: SegmentEncoder, renderings: Sequence[Rendering], 
         for j, cut in enumerate(cuts):
             ids = begins.ids[begins.offsets[j] : begins.offsets[j + 1]]
             first = encoded.offsets[cut.i] + cut.n_before
-            if not np.array_equal(ids, encoded.ids[first : min(first + len(ids), encoded.offsets[cut.i + 1])]):
+            whole = encoded.ids[first : min(first + len(ids), encoded.offsets[cut.i + 1])]
+            n_same = len(ids) if np.array_equal(ids, whole) else _n_before_blank(encoder, ids, whole)
+            if n_same is None or (n_same < len(ids) and any(cut.at == part.end for part in renderings[cut.i].parts)):
                 raise _no_boundary(renderings[cut.i], cut.at, cut.i)
-            n_ids[cut.i, cut.at] = cut.n_before + len(ids)
+            n_ids[cut.i, cut.at] = cut.n_before + n_same
     firsts: list[Any] = []
     stops: list[Any] = []
     for i, one in enumerate(renderings):
@@ -49,6 +52,17 @@ def flags_by_prefixes(encoder: SegmentEncoder, renderings: Sequence[Rendering], 
             for found, at in ((firsts, part.start), (stops, part.end)):
                 found.append(start + (known[at] if at in known else n_ids[i, at]))
     return between(firsts, stops, len(encoded.ids))
+
+
+def _n_before_blank(encoder: SegmentEncoder, ids: Any, whole: Any) -> int | None:
+    """The number of ids that a prefix and the whole share before white space that is other tokens in the whole; None if it is not
+    only white space that differs."""
+    differ = np.flatnonzero(ids[: len(whole)] != whole)
+    if not len(differ):
+        return None
+    n_same = int(differ[0])
+    rest, blank = encoder.decode(ids[n_same:]), encoder.decode(whole[n_same : n_same + 1])
+    return n_same if rest.isspace() and blank.isspace() and blank.startswith(rest) else None
 
 
 def _at_once(

@@ -83,6 +83,10 @@ class SegmentEncoder:
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         )
 
+    def decode(self, ids: Any) -> str:
+        """The text of ids. Parts of characters become U+FFFD."""
+        return self._tokenizer.decode_bytes(ids).decode(errors="replace")
+
     def special_places(self, rendering: Rendering, ids: Any) -> tuple[list[Stretch], list[int]]:
         """The template's special tokens in a rendering, and the positions of their ids in the rendering's `ids`.
 
