@@ -9,6 +9,7 @@ from tests.builders.chats import TOOLS, VARIABLES, canonical, encoded, encoder, 
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.rendering import ChatSettings
+from tokenmill.corpus.reader import Batch
 from tokenmill.errors import ChatError
 
 TURN = "<|im_start|>{{ m.role }}\n"
@@ -109,12 +110,16 @@ def learned(text: str, messages: list[dict[str, Any]], train_next: bool, mask: A
     """The text with the tokens to learn in braces."""
     one = ChatEncoder(tokenizer("plain"), ChatSettings(text, mask, VARIABLES, train_next=train_next), "chat.jinja")
     found = encoded(one, messages)
-    ids, flags = found.input_ids[0].as_py(), found.loss_mask[0].as_py()
-    shown, before = "", 0
+    return shown(found.input_ids[0].as_py(), found.loss_mask[0].as_py())
+
+
+def shown(ids: list[int], flags: list[int]) -> str:
+    """The text with the tokens to learn in braces."""
+    text, before = "", 0
     for id, flag in zip(ids, flags, strict=True):
-        shown += ("{" if flag else "}") * (flag != before) + tokenizer("plain").decode([id])
+        text += ("{" if flag else "}") * (flag != before) + tokenizer("plain").decode([id])
         before = flag
-    return shown + "}" * before
+    return text + "}" * before
 
 
 def test_answers_that_end_with_the_next_marker_are_counted_and_the_marker_can_be_learned() -> None:
@@ -129,6 +134,30 @@ def test_answers_that_end_with_the_next_marker_are_counted_and_the_marker_can_be
     assert learned(NEXT, TALK, True, "all") == learned(NEXT, TALK, False, "all")
     again = [told("user", "a"), told("assistant", "b"), told("assistant", "c"), told("user", "d")]
     assert learned(NEXT, again, True) == "<start_of_turn>a[/INST]{b[/INST]c<start_of_turn>}d"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (NEXT, ["<start_of_turn>a[/INST]{hello<start_of_turn>}", "[/INST]{c <|im_end|>}"]),
+        (NEXT.replace("<start_of_turn>", ""), ["a[/INST]{hello}", "[/INST]{c <|im_end|>}"]),
+        (
+            NEXT.replace("]{{ m.content }}", "]{{ m.content if loop.last else m.content | upper }}"),
+            ["<start_of_turn>a[/INST]{hello<start_of_turn>}", "[/INST]{c <|im_end|>}"],
+        ),
+    ],
+    ids=["a marker", "only the text of a message", "an answer that is written otherwise then"],
+)
+def test_a_sample_ends_with_the_marker_of_the_message_behind_it(text: str, wanted: list[str]) -> None:
+    talk = [*TALK[:2], told("user", "<|im_end|> b"), TALK[3]]
+    settings = ChatSettings(text, "assistant", VARIABLES, train_next=True, turns="each")
+    one = ChatEncoder(tokenizer("plain"), settings, "chat.jinja")
+    messages = pa.array([canonical(talk)], pa.large_string())
+    (samples,) = one.samples(Batch(0, messages, None, messages=messages))
+    found = one.encode_batch(samples.messages)
+    for i, ending in enumerate(wanted):
+        assert shown(found.input_ids[i].as_py(), found.loss_mask[i].as_py()).endswith(ending)
+    assert found.counts == AnswerCounts(2, 1 if "<start" in text else 2, 0)
 
 
 def test_an_end_token_outside_of_the_generation_tags_can_be_learned() -> None:

@@ -96,7 +96,7 @@ class ChatEncoder:
         batch itself. Raises ChatError, with the conversation's number in `batch`, before the first sample."""
         if self._settings.turns != "each" or batch.messages is None:
             return iter([batch])
-        return samples_of(batch, self._mask, self._settings.train_key)
+        return samples_of(batch, self._mask, self._settings.train_key, self._settings.train_next)
 
     def encode_batch(self, conversations: pa.LargeStringArray) -> EncodedChat:
         """Encodes conversations or their samples, given as canonical JSON, in the calling thread. With `turns: pair`, each is a

@@ -14,10 +14,12 @@ _OF_PARTS = ("train_detail", "training_detail")
 
 
 class Conversation(msgspec.Struct):
-    """The messages of a conversation, and the tools for the template."""
+    """The messages of a conversation, and the tools for the template. `next`: the message behind a sample, which is not part of
+    it."""
 
     messages: list[dict[str, Any]]
     tools: list[Any] | None = None
+    next: dict[str, Any] | None = None
 
 
 _decoder = msgspec.json.Decoder(Conversation)

@@ -81,6 +81,19 @@ class AnswerLocator:
             )
         return follow, signed
 
+    def behind(self, shown: Conversation, longer: Conversation, text: str, index: int) -> str:
+        """What the template writes behind a conversation up to a special token, if one more message follows. Empty if it writes no
+        such token there, or if where the conversation ends is not known. `longer`: the conversation with that message. `text`: the
+        rendering without it."""
+        end: int | None = len(text)
+        try:
+            whole = self._template.marked(longer.messages, longer.tools, ("", ""))
+            if not whole.startswith(text):
+                end = self.signed(longer, whole, index)[1].end_of(self.signed(shown, text, index)[1].text)
+        except (*RENDER_ERRORS, ChatError):
+            return ""
+        return "" if end is None else whole[end : self._stops.end_of_next(whole, end)]
+
     def _between(
         self, conversation: Conversation, whole: str, end_in: Callable[[str], int | None], i: int, index: int
     ) -> AnswerSpan:

@@ -120,20 +120,22 @@ class Renderer:
             places = dict(zip(assistants, rendered.generated, strict=True))
         n_without_reasoning = self._check_written(conversation, learned, places, plain.text, most, index)
         parts = [part for part in parts if part.start < part.end]
-        n_answers = n_without_stop = 0
+        n_answers, n_without_stop, behind = 0, 0, ""
         if self._mask != "all":
             if not self._template.has_generation:
                 ends_of = self._stops.end_without_space
                 parts = [part._replace(end=ends_of(rendered.text, part.start, part.end)) for part in parts]
             if self._train_next:
                 parts = [self._through_next(part, rendered.text) for part in parts]
+                if behind := self._marker_behind(shown, rendered.text, parts, index):
+                    parts[-1] = parts[-1]._replace(end=len(rendered.text) + len(behind))
             starts = {part.start for part in parts}
             ends = [part for part in parts if part.end not in starts]  # adjacent parts are one answer
             n_answers = len(ends)
-            n_without_stop = sum(not self._stops.end(rendered.text[part.start : part.end]) for part in ends)
+            n_without_stop = sum(not self._stops.end((rendered.text + behind)[part.start : part.end]) for part in ends)
         return Rendering(
-            plain.text,
-            None if guarded is None else rendered.text,
+            plain.text + behind,
+            None if guarded is None else rendered.text + behind,
             parts,
             not self._template.has_generation,
             AnswerCounts(n_answers, n_without_stop, 0 if "reasoning" in self._untrained else n_without_reasoning),
@@ -191,6 +193,14 @@ class Renderer:
         if self._stops.end(text[part.start : part.end]):
             return part
         return part._replace(end=self._stops.end_of_next(text, part.end))
+
+    def _marker_behind(self, shown: Conversation, text: str, parts: Sequence[AnswerSpan], index: int) -> str:
+        """What the template writes behind the answer of a sample for the message after it, up to a special token; empty if the
+        answer ends with one, or if there is none."""
+        if shown.next is None or not parts or text[parts[-1].end :].strip() or self._stops.end(text[: parts[-1].end]):
+            return ""
+        longer = Conversation([*shown.messages, shown.next], shown.tools)
+        return self._locator.behind(shown, longer, text, index)
 
     def _check_written(
         self,

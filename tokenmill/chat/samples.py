@@ -21,21 +21,23 @@ class _Conversation(msgspec.Struct):
 
     messages: list[msgspec.Raw]
     tools: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    next: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 _decoder = msgspec.json.Decoder(_Conversation)
 _encode = msgspec.json.Encoder().encode
 
 
-def samples_of(batch: Batch, mask: MaskRule, train_key: str | None) -> Iterator[Batch]:
+def samples_of(batch: Batch, mask: MaskRule, train_key: str | None, with_next: bool) -> Iterator[Batch]:
     """The samples of a batch of conversations, in batches of about 4 MB: one for each trained message, with the messages up to it.
     A conversation in which nothing is trained is one sample, whole. Samples have the id, row and digest of their conversation.
+    `with_next`: a sample also has the message behind it, in the key `next`, whose marker ends the answer in some templates.
 
     Raises ChatError, with the conversation's number in `batch`, before the first batch."""
     assert batch.messages is not None
     texts = batch.messages.to_pylist()
     cuts = [_trained(text, mask, train_key, i) for i, text in enumerate(texts)]
-    return _in_batches(batch, texts, cuts)
+    return _in_batches(batch, texts, cuts, with_next)
 
 
 def _trained(text: str, mask: MaskRule, train_key: str | None, index: int) -> list[int]:
@@ -51,7 +53,7 @@ def _trained(text: str, mask: MaskRule, train_key: str | None, index: int) -> li
     return trained
 
 
-def _in_batches(batch: Batch, texts: Sequence[str], cuts: Sequence[Sequence[int]]) -> Iterator[Batch]:
+def _in_batches(batch: Batch, texts: Sequence[str], cuts: Sequence[Sequence[int]], with_next: bool) -> Iterator[Batch]:
     """The samples in batches. Conversations of one sample each stay one batch, as they are without cutting."""
     most = max(BATCH_BYTES, sum(map(len, texts)))
     digests = text_digests(batch.messages)
@@ -59,7 +61,7 @@ def _in_batches(batch: Batch, texts: Sequence[str], cuts: Sequence[Sequence[int]
     of: list[int] = []  # the conversation of each sample
     n_held = 0
     for i, (text, trained) in enumerate(zip(texts, cuts, strict=True)):
-        for sample in _samples(text, trained):
+        for sample in _samples(text, trained, with_next):
             if held and n_held + len(sample) > most:
                 yield _batch(batch, held, of, digests)
                 held, of, n_held = [], [], 0
@@ -70,10 +72,10 @@ def _in_batches(batch: Batch, texts: Sequence[str], cuts: Sequence[Sequence[int]
         yield _batch(batch, held, of, digests)
 
 
-def _samples(text: str, trained: Sequence[int]) -> Iterator[str]:
+def _samples(text: str, trained: Sequence[int], with_next: bool) -> Iterator[str]:
     """The canonical JSON of each sample of a conversation.
 
-    >>> list(_samples('{"messages":[{"n":0},{"n":1},{"n":2}],"tools":[]}', [1]))
+    >>> list(_samples('{"messages":[{"n":0},{"n":1},{"n":2}],"tools":[]}', [1], False))
     ['{"messages":[{"n":0},{"n":1}],"tools":[]}']
     """
     if not trained:
@@ -81,7 +83,8 @@ def _samples(text: str, trained: Sequence[int]) -> Iterator[str]:
         return
     whole = _decoder.decode(text)
     for i in trained:
-        yield _encode(_Conversation(whole.messages[: i + 1], whole.tools)).decode()
+        behind = whole.messages[i + 1] if with_next and i + 1 < len(whole.messages) else msgspec.UNSET
+        yield _encode(_Conversation(whole.messages[: i + 1], whole.tools, behind)).decode()
 
 
 def _batch(batch: Batch, samples: list[str], of: list[int], digests: pa.FixedSizeBinaryArray) -> Batch:

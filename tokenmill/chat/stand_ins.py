@@ -88,11 +88,11 @@ class Guard:
             return value
 
         messages = [guard(message, i) for i, message in enumerate(conversation.messages)]
-        tools = guard(conversation.tools, None)
+        tools, behind = guard(conversation.tools, None), guard(conversation.next, -1)
         if not stand_ins:
             return None
         back = {ord(stand_in): character for character, stand_in in stand_ins.items()}
-        return Guarded(Conversation(messages, tools), back, first[0])
+        return Guarded(Conversation(messages, tools, behind), back, first[0])
 
     def _guarded_text(self, text: str, replace: Any) -> str:
         while spans := self._whole.spans(text):  # overlapping ones need several rounds
