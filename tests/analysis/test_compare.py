@@ -163,3 +163,27 @@ def test_no_more_merges_are_compared_than_a_tiktoken_file_has_tokens(tmp_path: P
     found = compare(one, ranks, [])
     assert (found.merges_added, found.merges_removed) == (0, 0)
     assert check_tokenizer(tmp_path / "vocab.tiktoken", "gpt2")["n_merges"] == one.n_merges
+
+
+def test_counts_give_the_words_and_the_compression_without_documents() -> None:
+    one, other = trained(TEXTS[:1], 259), trained(["low low low lower lower lower lower lower"], 261)
+    counter = Counter("gpt2")
+    counter.update(TEXTS)
+    found = compare(one, other, [], counts=counter.finish())
+    assert found.ids_differ and not found.yields and found.words
+    assert found.counted is not None
+    assert (found.counted.n_documents, found.counted.text_bytes) == (9, sum(len(text.encode()) for text in TEXTS))
+    assert found.counted.n_tokens_one == sum(len(one.encode(text)) for text in TEXTS)
+    assert found.counted.n_tokens_other == sum(len(other.encode(text)) for text in TEXTS)
+    assert any(line.startswith("bytes per token of the counted pre-tokens: ") for line in lines_of(found))
+
+
+def test_pieces_of_unigram_models_are_compared_with_their_scores() -> None:
+    def unigram(score: float) -> Tokenizer:
+        vocab = [["<unk>", 0.0], ["a", -1.0], ["b", -1.0], ["ab", score]]
+        document = {"version": "1.0", "added_tokens": [], "model": {"type": "Unigram", "unk_id": 0, "vocab": vocab}}
+        content = json.dumps(document).encode()
+        return Tokenizer.of(read_json(content, "x"), "x", 1)
+
+    found = compare(unigram(-1.5), unigram(-3.0), [])
+    assert (found.merges_added, found.merges_removed, found.tokens_added) == (1, 1, [])

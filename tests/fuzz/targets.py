@@ -1,5 +1,6 @@
 """What is fuzzed. Each target prepares its files once, and gives the function that tries a changed one."""
 
+import base64
 import bz2
 import gzip
 import io
@@ -21,6 +22,7 @@ import zstandard
 import tokenmill
 from tests.builders import in_process
 from tests.builders.chats import DOCUMENTS, VARIABLES, a_conversation, canonical, tokenizer
+from tests.builders.pieces import PIECES, PLAIN
 from tests.conftest import make_project
 from tests.fuzz.changes import change_json, changed_bytes, template
 from tokenmill import Tokenizer
@@ -32,7 +34,11 @@ from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.corpus.units import cut
 from tokenmill.dataset.manifest import Manifest
+from tokenmill.errors import TokenizerError
 from tokenmill.storage.file_facts import Digests
+from tokenmill.tokenizer.conversions.convert import FORMATS, convert
+from tokenmill.tokenizer.conversions.pieces import document_of as character_document
+from tokenmill.tokenizer.formats.tiktoken_file import read_ranks
 
 Try = Callable[[Random, Path], None]
 _TEXT = "the cat sat 0123 <s> naïve café 東京 🙂\r\n\u2028 </s>"
@@ -167,6 +173,40 @@ def tokenizers(base: Path) -> Try:
     return attempt
 
 
+def conversions(base: Path) -> Try:
+    """Files of llama.cpp, SentencePiece, GPT-2 and mistral-common, which `convert` reads."""
+    tokenizer("plain").save(base / "bytes")
+    for name, document in (("bytes", None), ("characters", character_document(PIECES, False, PLAIN, "a"))):
+        if document is not None:
+            (base / name).mkdir()
+            (base / name / "tokenizer.json").write_text(json.dumps(document))
+        for form in FORMATS[1:]:
+            with suppress(TokenizerError):
+                convert(base / name, base / "made" / name, form)
+    ranks = read_ranks((base / "bytes/vocab.tiktoken").read_bytes(), "a")
+    vocab = [{"rank": i, "token_bytes": base64.b64encode(token).decode()} for i, token in enumerate(ranks)]
+    config = {"pattern": r"\w+|\W", "default_vocab_size": len(vocab), "default_num_special_tokens": 2}
+    tekken = {"config": config, "vocab": vocab, "special_tokens": [{"rank": 0, "token_str": "<s>"}]}
+    made = {one.relative_to(base / "made"): one.read_bytes() for one in (base / "made").rglob("*") if one.is_file()}
+    made[Path("tekken.json")] = json.dumps(tekken).encode()
+
+    def attempt(chance: Random, folder: Path) -> None:
+        name = chance.choice(list(made))
+        for beside in made:
+            if beside.parent == name.parent:
+                (folder / beside.name).write_bytes(made[beside])
+        if name.suffix == ".json" and chance.random() < 0.5:
+            change_json(chance, document := json.loads(made[name]))
+            (folder / name.name).write_text(json.dumps(document))
+        else:
+            (folder / name.name).write_bytes(changed_bytes(chance, made[name]))
+        path = folder / ("vocab.json" if name.name == "merges.txt" else name.name)
+        convert(path, folder / "there", pattern="gpt2")
+        Tokenizer.load(folder / "there").encode_batch([_TEXT, "the cat " * 99], threads=1)
+
+    return attempt
+
+
 def templates(base: Path) -> Try:
     """Chat templates: random ones, and shipped ones with a random piece, over random conversations."""
     shipped = [template_text(name) for name in NAMED]
@@ -188,4 +228,6 @@ def templates(base: Path) -> Try:
     return attempt
 
 
-TARGETS: dict[str, Callable[[Path], Try]] = {one.__name__: one for one in (readers, datasets, tokenizers, templates)}
+TARGETS: dict[str, Callable[[Path], Try]] = {
+    one.__name__: one for one in (readers, datasets, tokenizers, conversions, templates)
+}

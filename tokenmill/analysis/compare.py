@@ -46,7 +46,8 @@ class Word:
 class Comparison:
     """The differences. `yields`: by source and language or script. `texts_changed`: texts with different ids, from the golden
     panel and from the texts of added and removed tokens. The numbers of merges are None if the two are of different kinds, such as
-    merges of bytes and merges of characters."""
+    merges of bytes and merges of characters; of Unigram models, they are of pieces with their scores. `counted`: the pre-tokens of
+    counts, each as often as it occurs; None without counts."""
 
     one: str
     other: str
@@ -60,12 +61,15 @@ class Comparison:
     texts_changed: list[str]
     yields: dict[str, Yield] = field(default_factory=dict)
     words: list[Word] = field(default_factory=list)
+    counted: Yield | None = None
 
     @property
     def ids_differ(self) -> bool:
         """Whether any compared text gets other ids, or any id stands for another token."""
         return bool(
-            self.texts_changed or self.tokens_with_another_id or any(one.n_changed for one in self.yields.values())
+            self.texts_changed
+            or self.tokens_with_another_id
+            or any(one.n_changed for one in [*self.yields.values(), *([self.counted] if self.counted else [])])
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -83,8 +87,9 @@ def compare(
     other: Tokenizer,
     documents: Iterable[tuple[str, Batch]],
     languages_of: Callable[[Batch], Sequence[str]] = scripts_of,
+    counts: pa.Table | None = None,
 ) -> Comparison:
-    """The differences of two tokenizers on batches of documents, each with the name of its source."""
+    """The differences of two tokenizers on batches of documents, each with the name of its source, and on counts of pre-tokens."""
     ours, theirs = _ids_by_token(one), _ids_by_token(other)
     added = sorted((token for token in theirs.keys() - ours.keys()), key=lambda token: theirs[token])
     removed = sorted((token for token in ours.keys() - theirs.keys()), key=lambda token: ours[token])
@@ -92,6 +97,10 @@ def compare(
     is_alike = _kind(one) == _kind(other)
     texts = [*PANEL.values(), *HARD.values(), *(token.decode(errors="ignore") for token in [*added, *removed])]
     yields, words = _measure(one, other, documents, languages_of)
+    counted = None
+    if counts is not None and counts.num_rows:
+        counted, most_changed = _on_words(one, other, counts)
+        words = words or most_changed
     return Comparison(
         one=one.digest,
         other=other.digest,
@@ -105,6 +114,7 @@ def compare(
         texts_changed=[text for text in texts if one.encode(text) != other.encode(text)],
         yields=yields,
         words=words,
+        counted=counted,
     )
 
 
@@ -128,15 +138,20 @@ def lines_of(found: Comparison) -> list[str]:
         lines.append(f"documents with other ids: {n_changed:,} of {n_documents:,} ({n_changed / n_documents:.2%})")
         lines.append("bytes per token, by source and language or script:")
         for name, one in sorted(found.yields.items()):
-            before, after = one.text_bytes / max(one.n_tokens_one, 1), one.text_bytes / max(one.n_tokens_other, 1)
-            change = f"{after / before - 1:+.2%}" if before else "–"
-            lines.append(f"  {name}: {before:.4f} → {after:.4f} ({change}), {one.n_documents:,} documents")
+            lines.append(f"  {name}: {_change(one)}, {one.n_documents:,} documents")
+    if found.counted is not None:
+        lines.append(f"bytes per token of the counted pre-tokens: {_change(found.counted)}")
     if found.words:
         lines.append("most changed words:")
         lines += [
             f"  {one.word}  {' '.join(one.one)} → {' '.join(one.other)}  ({one.count:,} ×)" for one in found.words
         ]
     return lines
+
+
+def _change(one: Yield) -> str:
+    before, after = one.text_bytes / max(one.n_tokens_one, 1), one.text_bytes / max(one.n_tokens_other, 1)
+    return f"{before:.4f} → {after:.4f} ({f'{after / before - 1:+.2%}' if before else '–'})"
 
 
 def _ids_by_token(tokenizer: Tokenizer) -> dict[bytes, int]:
@@ -156,7 +171,10 @@ def _split(tokenizer: Tokenizer) -> Any:
 
 def _merges(tokenizer: Tokenizer) -> dict[tuple[Any, Any], int]:
     """The place of every merge in their order, by its two tokens: the first merge for each token that merges make, of the many
-    pairs that a .tiktoken file or a conversion of a SentencePiece model may have for it. Empty for a tokenizer without merges."""
+    pairs that a .tiktoken file or a conversion of a SentencePiece model may have for it. Of a Unigram model, each piece with its
+    score. Empty for a tokenizer with neither."""
+    if tokenizer.model is None and tokenizer.document["model"]["type"] == "Unigram":
+        return {(piece, score): id for id, (piece, score) in enumerate(tokenizer.document["model"]["vocab"])}
     if tokenizer.model is None:
         first: dict[str, tuple[int, tuple[str, str]]] = {}
         for rank, (left, right) in enumerate(tokenizer.document["model"].get("merges") or []):
@@ -202,19 +220,27 @@ def _measure(
 
 
 def _changed_words(one: Tokenizer, other: Tokenizer, counts: pa.Table) -> list[Word]:
-    if not counts.num_rows:
-        return []
+    return _on_words(one, other, counts)[1] if counts.num_rows else []
+
+
+def _on_words(one: Tokenizer, other: Tokenizer, counts: pa.Table) -> tuple[Yield, list[Word]]:
+    """What the tokenizers make of the most frequent pre-tokens, and those that change most."""
     order = pc.select_k_unstable(counts["count"], k=min(_WORDS_MAX, len(counts)), sort_keys=[("", "descending")])
     counts = counts.take(order).combine_chunks()
     pretokens = counts["pretoken"].cast(pa.large_binary()).combine_chunks()
     ours, theirs = (tokenizer.encode_batch(pretokens).to_pylist() for tokenizer in (one, other))
-    found = []
+    total, found = Yield(), []
     for pretoken, count, a, b in zip(pretokens.to_pylist(), counts["count"].to_pylist(), ours, theirs, strict=True):
         before, after = _pieces(one, a), _pieces(other, b)
+        total.n_documents += count
+        total.n_changed += count * (a != b)
+        total.text_bytes += count * len(pretoken)
+        total.n_tokens_one += count * len(a)
+        total.n_tokens_other += count * len(b)
         if before != after:
             found.append((count * max(abs(len(a) - len(b)), 1), Word(_shown(pretoken), count, before, after)))
     found.sort(key=lambda item: (-item[0], item[1].word))
-    return [word for _weight, word in found[:_N_SHOWN]]
+    return total, [word for _weight, word in found[:_N_SHOWN]]
 
 
 def _pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:

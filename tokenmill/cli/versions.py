@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from tokenmill.cli.answer import Answer, text
 from tokenmill.console import say
 from tokenmill.errors import EXIT_DONE, EXIT_NO, ParamsError
-from tokenmill.layout import LOCK_FILE, PARAMS_FILE
+from tokenmill.layout import COUNTS_FILE, LOCK_FILE, PARAMS_FILE
 from tokenmill_reader.passwords import without_passwords
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from tokenmill.cli.parser import Commands
     from tokenmill.config.lockfile import Pin
     from tokenmill.corpus.reader import Batch, Shard
@@ -51,7 +53,8 @@ def add_commands(commands: "Commands") -> None:
     diff = commands.add_parser(
         "diff",
         help="compare two tokenizers",
-        description="Compares two tokenizers, on documents if there is a corpus. Exit code: 0 equal ids, 1 different ids, 2 error.",
+        description="Compares two tokenizers on the documents of --corpus, or else on the counts of the project. Exit code: 0 "
+        "equal ids, 1 different ids, 2 error.",
         epilog="example: tokenmill diff tokenizer@v1.1.0 tokenizer@v1.2.0 --corpus 'data/raw/**/*'",
     )
     diff.add_argument("one", metavar="ONE", help="NAME@VERSION, or a path")
@@ -131,8 +134,20 @@ def _diff(asked: argparse.Namespace) -> Answer:
         for name in (asked.one, asked.other)
     )
     documents = _documents(asked.corpus, asked.language) if asked.corpus else ()
-    found = compare(one, other, documents, _languages_of if asked.language else scripts_of)
+    counts = None if asked.corpus else _counts()
+    found = compare(one, other, documents, _languages_of if asked.language else scripts_of, counts)
     return text(found.as_json(), lines_of(found), EXIT_NO if found.ids_differ else EXIT_DONE)
+
+
+def _counts() -> "pa.Table | None":
+    """The counts of the project around this folder; None without them."""
+    from tokenmill.counts.table import read_counts
+
+    try:
+        path = find_params().parent / COUNTS_FILE
+    except ParamsError:
+        return None
+    return read_counts(path) if path.is_file() else None
 
 
 def _languages_of(batch: "Batch") -> list[str]:

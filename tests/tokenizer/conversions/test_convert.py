@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.builders.character_tokenizers import document as trained_characters
+from tests.builders.pieces import PIECES, PLAIN
 from tests.builders.tokenizer_files import DOCUMENT, ISOLATED, changed, loaded, split
 from tests.builders.trained import TOKENIZER
 from tokenmill import Tokenizer, _core
@@ -17,22 +18,9 @@ from tokenmill.cli.main import main
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.conversions.convert import FORMATS, convert, read_form
 from tokenmill.tokenizer.conversions.gguf import PATTERNS
-from tokenmill.tokenizer.conversions.pieces import Kind, Normalization, Piece, document_of, merges_of
+from tokenmill.tokenizer.conversions.pieces import document_of, merges_of
 
 TEXTS = ("the cat sat", "  the  mat\n\n12 345, äöü 中文 👍", "", " ", "<|endoftext|> abab")
-PIECES = [
-    Piece("<unk>", 0, Kind.UNKNOWN),
-    Piece("<s>", 0, Kind.CONTROL),
-    *(Piece(f"<0x{byte:02X}>", 0, Kind.BYTE) for byte in range(256)),
-    Piece("ab", -0.0, Kind.NORMAL),
-    Piece("▁ab", -1.0, Kind.NORMAL),
-    Piece("abb", -2.0, Kind.NORMAL),
-    Piece("bb", -3.0, Kind.NORMAL),
-    Piece("▁", -4.0, Kind.NORMAL),
-    Piece("a", -5.0, Kind.NORMAL),
-    Piece("b", -6.0, Kind.NORMAL),
-]
-PLAIN = Normalization(None, adds_mark=True, joins_spaces=False)
 
 
 def test_a_merge_makes_each_piece_of_each_two_pieces_the_highest_score_first() -> None:

@@ -89,8 +89,8 @@ def _characters(fields: dict[str, Any], tokens: list[str], types: list[int], pat
     scores = fields.get("tokenizer.ggml.scores")
     if not isinstance(scores, list) or len(scores) != len(tokens):
         raise _wrong(path, "tokenizer.ggml.scores", f"{len(tokens):,} scores", scores)
-    if unknown := next((kind for kind in types if kind not in list(Kind)), None):
-        raise _wrong(path, "tokenizer.ggml.token_type", "a type of SentencePiece", unknown)
+    if others := [kind for kind in types if kind not in list(Kind)]:
+        raise _wrong(path, "tokenizer.ggml.token_type", "types of SentencePiece, 1 to 6", others[0])
     pieces = [Piece(text, score, Kind(kind)) for text, score, kind in zip(tokens, scores, types, strict=True)]
     adds_mark = fields.get("tokenizer.ggml.add_space_prefix", True) is True
     return document_of(pieces, False, Normalization(None, adds_mark, joins_spaces=False), str(path))
