@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from tokenmill.errors import EXIT_CODES, UsageError, did_you_mean
 
 GROUPS = {
-    "build": ("init", "plan", "build", "pin"),
+    "build": ("init", "choose", "plan", "build", "pin"),
     "inspect": ("status", "info", "view", "locate", "verify", "check", "conform", "diff", "doctor"),
     "share": ("publish", "fetch", "convert", "draft-vocab", "upload", "download", "gc"),
     "schedule": ("refresh", "serve"),

@@ -1,7 +1,8 @@
-"""The command plan: what a build would do and cost, before it is run."""
+"""The commands plan and choose, which say what a build would do and cost before it is run."""
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
     from tokenmill.pipeline.last_plan import Compared
 
 _WIDTH = 80
+_SIZES = (8192, 16384, 32768, 65536)
 _OF_THE_DATASET = ("documents", "tokens", "text_bytes", "output_bytes", "sets_bytes", "distinct")  # and not of a build
 
 
 def add_commands(commands: "Commands") -> None:
-    """Adds the command to the parser's."""
+    """Adds these commands to the parser."""
     plan = commands.add_parser(
         "plan",
         help="say what a build would cost: tokens, disk, memory and time",
@@ -34,12 +36,42 @@ def add_commands(commands: "Commands") -> None:
     )
     plan.add_argument("--params", type=Path, metavar="FILE", help="the project's params.yaml (default: the nearest)")
     plan.set_defaults(run=_plan)
+    choose = commands.add_parser(
+        "choose",
+        help="compare vocabulary sizes and split patterns on the project's documents",
+        description="Counts the documents with each pattern, learns a vocabulary of each size, and shows bytes per token, tokens "
+        "of the corpus, unused tokens and the parameters of the embedding. It builds and keeps nothing.",
+        epilog="example: tokenmill choose --sizes 16384 32768 65536 --patterns gpt2 llama3",
+    )
+    choose.add_argument(
+        "--sizes",
+        type=int,
+        nargs="+",
+        default=list(_SIZES),
+        metavar="N",
+        help=f"vocabulary sizes (default: {' '.join(map(str, _SIZES))})",
+    )
+    choose.add_argument("--patterns", nargs="+", metavar="NAME", help="names or regexes (default: count.pattern)")
+    choose.add_argument("--width", type=int, default=2048, metavar="N", help="that of the model (default: %(default)s)")
+    choose.add_argument("--params", type=Path, metavar="FILE", help="the project's params.yaml (default: the nearest)")
+    choose.set_defaults(run=_choose)
 
 
 def _plan(asked: argparse.Namespace) -> Answer:
     path = asked.params or find_params()
     root = path.absolute().parent
     return _outcome(root) if asked.outcome else _new_plan(root, path, asked.seed)
+
+
+def _choose(asked: argparse.Namespace) -> Answer:
+    from tokenmill.config.load_params import load_params
+    from tokenmill.plan.choose import choose, lines_of
+
+    path = asked.params or find_params()
+    params = load_params(path)
+    patterns = asked.patterns or [params.count.pattern or "gpt2"]
+    rungs = choose(path.absolute().parent, params, asked.sizes, patterns, asked.width)
+    return text({"vocabularies": [asdict(one) for one in rungs]}, lines_of(rungs))
 
 
 def _new_plan(root: Path, params_path: Path, seed: int) -> Answer:

@@ -1,0 +1,151 @@
+"""Vocabulary sizes and split patterns beside each other, on the project's own documents, before anything is built."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import log2
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.config.params import Params
+from tokenmill.config.sources import Reading
+from tokenmill.corpus.reader import Shard, read_batches
+from tokenmill.corpus.source_shards import find_documents
+from tokenmill.counts.counter import Counter
+from tokenmill.counts.table import merge
+from tokenmill.errors import CorpusError, ParamsError
+from tokenmill.stages.count import weights_of
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.training.bpe import Goal, learn
+
+_SLICE_ROWS = 1 << 18
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A vocabulary. `vocab_size`: as learned, which may be less than was asked. `by_source`: bytes per token of each source.
+    `n_unused`: tokens that the corpus does not need. `n_embedding`: the parameters of an embedding of the model's width.
+    `is_knee`: a larger vocabulary of this pattern gains less than the sizes before."""
+
+    pattern: str
+    vocab_size: int
+    bytes_per_token: float
+    by_source: dict[str, float]
+    n_tokens: int
+    n_unused: int
+    n_embedding: int
+    is_knee: bool = False
+
+
+def choose(root: Path, params: Params, sizes: Sequence[int], patterns: Sequence[str], width: int) -> list[Rung]:
+    """Counts the project's documents with each pattern, learns a vocabulary of each size, and measures all of them on these counts.
+    They are exact; bad documents are left out, and drop lists are not applied. `width`: that of the model's embedding.
+
+    Raises ParamsError for sizes that leave no room, and what counting and training raise."""
+    n_given = 256 + len(params.train_vocab.special_tokens)
+    if min(sizes) <= n_given or width < 1:
+        raise ParamsError(
+            "--sizes", f"expected more than {n_given:,}, the bytes and special tokens; found {min(sizes):,}."
+        )
+    shards = find_documents(root, params)
+    if not shards:
+        raise CorpusError(root, "no documents were found; expected what source.glob names.")
+    weights = weights_of(root, params.count.weights, [shard.name for shard in shards])
+    return [rung for pattern in patterns for rung in _ladder(pattern, shards, weights, params, sizes, width)]
+
+
+def _ladder(
+    pattern: str,
+    shards: Sequence[Shard],
+    weights: Mapping[str, Fraction],
+    params: Params,
+    sizes: Sequence[int],
+    width: int,
+) -> Iterator[Rung]:
+    """Yields the vocabularies of one pattern, the smallest first."""
+    memory_mb = max(params.run.memory_mb_max // 4, 1)
+    counters: dict[tuple[str, Fraction], Counter] = {}
+    for shard in shards:
+        key = shard.named_source or "all", weights.get(shard.name, Fraction(1))
+        if key not in counters:
+            counters[key] = Counter(pattern, memory_mb)
+        for batch in read_batches(shard, _reading(shard), on_bad=lambda _bad: None):
+            counters[key].update(batch.texts)
+    counts = {key: counter.finish() for key, counter in counters.items()}
+    asked = params.train_vocab
+    goal = Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to)
+    whole = merge(list(counts.values()), [weight for _, weight in counts])
+    learned = learn(whole, sorted(sizes, reverse=True), pattern, asked.special_tokens, goal)
+    rungs = [_measured(pattern, one, counts, width) for one in reversed(learned.tokenizers)]
+    knee = _knee(rungs)
+    for i, rung in enumerate(rungs):
+        yield replace(rung, is_knee=i == knee)
+
+
+def _reading(shard: Shard) -> Reading:
+    source = shard.source
+    assert source is not None
+    return Reading(source.text_column, None, source.text_separator, source.conversations)
+
+
+def _measured(pattern: str, tokenizer: Tokenizer, counts: Mapping[tuple[str, Fraction], pa.Table], width: int) -> Rung:
+    assert tokenizer.model is not None
+    alone = Tokenizer(replace(tokenizer.model, steps=()))  # outside its text, a pre-token might be split further
+    n_bytes: dict[str, int] = defaultdict(int)
+    n_tokens: dict[str, int] = defaultdict(int)
+    is_used = np.zeros(tokenizer.id_max + 1, np.bool_)
+    for (source, _weight), table in counts.items():
+        for start in range(0, len(table), _SLICE_ROWS):
+            part = table.slice(start, _SLICE_ROWS).combine_chunks()
+            times = part["count"].to_numpy()
+            lists = alone.encode_batch(part["pretoken"].combine_chunks())
+            n_tokens[source] += int((np.diff(lists.offsets.to_numpy()).astype(np.uint64) * times).sum())
+            n_bytes[source] += int((pc.binary_length(part["pretoken"]).to_numpy().astype(np.uint64) * times).sum())
+            is_used[lists.values.to_numpy()] = True
+    all_tokens = sum(n_tokens.values())
+    return Rung(
+        pattern=pattern,
+        vocab_size=tokenizer.vocab_size,
+        bytes_per_token=round(sum(n_bytes.values()) / max(all_tokens, 1), 4),
+        by_source={source: round(n_bytes[source] / max(n_tokens[source], 1), 4) for source in n_tokens},
+        n_tokens=all_tokens,
+        n_unused=sum(not is_used[id] for id in tokenizer.model.tokens),
+        n_embedding=tokenizer.vocab_size * width,
+    )
+
+
+def _knee(rungs: Sequence[Rung]) -> int | None:
+    """The rung farthest above the line from the first to the last, over the logarithm of the size; None for fewer than three.
+
+    Source: Satopää et al., Finding a "Kneedle" in a Haystack (2011), for a curve of few points."""
+    if len(rungs) < 3 or rungs[-1].vocab_size == rungs[0].vocab_size:
+        return None
+    sizes, gains = [log2(one.vocab_size) for one in rungs], [one.bytes_per_token for one in rungs]
+    slope = (gains[-1] - gains[0]) / (sizes[-1] - sizes[0])
+    above = [gain - gains[0] - slope * (at - sizes[0]) for at, gain in zip(sizes, gains, strict=True)]
+    return int(np.argmax(above))
+
+
+def lines_of(rungs: Sequence[Rung]) -> list[str]:
+    """The table for people, and the lines for params.yaml of the rung at the knee, or with the most bytes per token."""
+    sources = [name for name in rungs[0].by_source if name != "all"]
+    names = ["pattern", "vocab_size", "bytes/token", *sources, "tokens", "unused", "embedding", ""]
+    rows = [names]
+    for one in rungs:
+        of_sources = [f"{one.by_source[name]:.4f}" for name in sources]
+        sums = [f"{one.n_tokens:,}", f"{one.n_unused:,}", f"{one.n_embedding:,}"]
+        knee = "<- the knee" if one.is_knee else ""
+        rows.append([one.pattern, f"{one.vocab_size:,}", f"{one.bytes_per_token:.4f}", *of_sources, *sums, knee])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(names))]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(n) for cell, n in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    ]
+    best = max(rungs, key=lambda one: (one.is_knee, one.bytes_per_token))
+    what = "the knee with the most bytes per token" if best.is_knee else "the most bytes per token"
+    chosen = [f"  count.pattern: {best.pattern}", f"  train_vocab.vocab_size: {best.vocab_size}"]
+    return [*(line.rstrip() for line in lines), "", f"For params.yaml, {what}:", *chosen]
