@@ -152,9 +152,9 @@ def timed(project: Path) -> None:
     stages: dict[str, list[float]] = {}
     run_stage = build.Build.stage
 
-    def stage(self: Any, name: str, run: Any) -> None:
+    def stage(self: Any, name: str, *work_and_pool: Any) -> None:
         start_s, work_before_s = time.monotonic(), work.seconds
-        run_stage(self, name, run)
+        run_stage(self, name, *work_and_pool)
         stages[name] = [time.monotonic() - start_s, work.seconds - work_before_s]
 
     build.Build.stage = stage  # type: ignore[method-assign]

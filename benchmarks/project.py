@@ -120,17 +120,17 @@ def _timed(project: Path) -> None:
     from tokenmill.artifacts.golden import checked_tokenizer
     from tokenmill.console import console
     from tokenmill.layout import TOKENIZER_DIRECTORY
-    from tokenmill.pipeline import build
     from tokenmill.pipeline.pools import Threads
+    from tokenmill.pipeline.start import start
     from tokenmill.stages import recipe
 
     console.level = -1
     pa.array([0])  # pyarrow imports pandas for its first list where that is installed, and imports are not timed
-    one = build.start(project / "params.yaml", "encode", force=True, rehash=False)
+    one = start(project / "params.yaml", "encode", force=True, rehash=False)
     start_s, start_cpu_s = time.perf_counter(), time.process_time()
     checked_tokenizer(one.root / TOKENIZER_DIRECTORY, one.project.cache_mb_max)  # which the stage does not do again
     load_s = time.perf_counter() - start_s
-    recipe.encode(one, Threads(one.workers))
+    one.driver().run(recipe.encode(one), Threads(one.workers))
     print(json.dumps([time.perf_counter() - start_s, time.process_time() - start_cpu_s, load_s]))
 
 
