@@ -35,6 +35,7 @@ _MEANINGS = {  # of keys that a new project's params.yaml does not have
     "sources.pair": "the columns of preference pairs, in place of `messages_column`; null: those of `source`",
     "sources.tools_column": "the column or key that holds the tools of its messages; null: that of `source`",
     "sources.template": "how rows become conversations, in place of `messages_column`; null: that of `source`",
+    "sources.keep_columns": "the columns or keys whose values the document index has; null: those of `source`",
     "sources.special_tokens_in_text": "a special token's text in its documents; null: that of `encode`",
     "sources.epochs": "how often each document is used in the files for training jobs; null without `tokens`: once",
     "sources.tokens": "a budget of tokens in place of `epochs`; null: none",

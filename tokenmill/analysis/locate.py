@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +208,8 @@ def _row_in_file(index: pq.ParquetFile, group: int, rows: pa.Table, i: int) -> i
 
 def _document(rows: pa.Table, i: int, row_in_file: int) -> LocatedDocument:
     [found] = rows.slice(i, 1).to_pylist()
-    found = {name: value for name, value in found.items() if name not in ("group", "split", "trained_end")}
+    known = {field.name for field in fields(LocatedDocument)}
+    found = {name: value for name, value in found.items() if name in known}
     return LocatedDocument(**found | {"row_in_file": row_in_file, "sha256": found["sha256"].hex()})
 
 

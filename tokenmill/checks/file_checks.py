@@ -31,6 +31,7 @@ from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import read_index, trained, unit_index
 from tokenmill.dataset.entries import OutputShard
 from tokenmill.dataset.group_keys import GroupKeys, Groups, KnownGroups
+from tokenmill.dataset.kept_columns import kept_of
 from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens_digest import TokensDigest
@@ -122,7 +123,8 @@ def check_file(file: DocumentsFile, advance: Advance, folder: Path) -> FileFacts
     n_documents = n_tokens = text_bytes = n_sampled = n_trained = 0
     answers: list[AnswerCounts] = []
     first_rows = [first_row for _, first_row in entry.pieces]
-    with unit_index(folder / UNIT_INDEX_FILE, first_rows, has_names, _groups(file), has_mask) as add_to_index:
+    kept = None if file.unit is None else kept_of(file.unit, file.rules.limits)
+    with unit_index(folder / UNIT_INDEX_FILE, first_rows, has_names, _groups(file), has_mask, kept) as add_to_index:
         for span in aligned(expected, shards, read_tokens(tokens)):
             found = check_span(span, judge)
             n_sampled += check_sample(span, judge, file.sample)

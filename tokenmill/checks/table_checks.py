@@ -55,7 +55,7 @@ def _unknown_columns(subject: Subject) -> Set[str]:
         return frozenset()
     manifest = subject.manifest
     has_left_out = any(rows.n_dropped or rows.n_bad != 0 for entry in manifest.shards for rows in entry.rows)
-    unknown = {"row"} if has_left_out else set()  # only documents tell which rows were left out
+    unknown = set(manifest.kept_columns) | ({"row"} if has_left_out else set())  # which rows were left out
     if manifest.chat is not None:
         return unknown | {"n_messages"} | ({"row"} if manifest.chat.turns == "each" else set())
     return unknown | {"sha256"} if subject.tokenizer.prepares_text else unknown
@@ -80,6 +80,7 @@ def differing_tables(made: Path, found: Path, left_out: Set[str] = frozenset()) 
 
 def _differ(made: Path, found: Path, left_out: Set[str]) -> str | None:
     expected, table = read_index(made), read_index(found)
+    table = table.select([name for name in table.schema.names if name in expected.schema.names or name not in left_out])
     columns = [name for name in expected.schema.names if name not in left_out]
     if table.schema.names != expected.schema.names or table.schema.types != expected.schema.types:
         return f"expected the columns {', '.join(expected.schema.names)}; found {', '.join(table.schema.names)}"

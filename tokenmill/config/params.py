@@ -91,6 +91,7 @@ class Params(Record):
                     tokens=None,
                     conversations=source.conversations,
                     format=source.format,
+                    keep_columns=tuple(source.keep_columns),
                 )
             ]
         return [
@@ -105,6 +106,7 @@ class Params(Record):
                 one.tokens,
                 conversations_of(one, source),
                 one.format if "format" in one.model_fields_set else source.format,
+                tuple(source.keep_columns if one.keep_columns is None else one.keep_columns),
             )
             for name, one in self.sources.items()
         ]

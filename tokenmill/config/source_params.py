@@ -64,6 +64,28 @@ class Pair(Record):
         return rejected
 
 
+_OF_THE_INDEX = (
+    *("id", "piece", "shard", "row", "file", "first_token", "n_tokens", "n_bytes", "sha256"),
+    *("n_trained", "trained_end", "n_messages", "group", "split", "kept"),
+)
+"""The names that the columns of the document index have, or may get."""
+
+
+def _other_columns(names: list[str]) -> list[str]:
+    if taken := [name for name in names if name in _OF_THE_INDEX]:
+        raise ValueError(
+            f"found {taken[0]!r}; allowed: other names, since the document index has a column of this name"
+        )
+    if len(set(names)) < len(names):
+        raise ValueError(f"found {as_yaml(names)}; allowed: each of them once")
+    return names
+
+
+KeptColumns = Annotated[
+    list[Annotated[str, Field(min_length=1)]], Field(max_length=100), AfterValidator(_other_columns)
+]
+"""The columns or keys whose values the document index has."""
+
 SourcePair = Annotated[Pair | None, AfterValidator(_instead_of_others)]
 SourceTemplate = Annotated[Template | None, AfterValidator(_instead_of_others)]
 
@@ -75,7 +97,7 @@ class Source(Record):
     text_column: str = Field(min_length=1)
     id_column: str | None = Field(min_length=1)
     text_separator: str | None = Field(min_length=1)
-    # These six keys have defaults, because a params.yaml of an earlier tokenmill lacks them.
+    # These seven keys have defaults, because a params.yaml of an earlier tokenmill lacks them.
     license: Licenses | None = None
     sources_strict: bool = False
     format: DocumentFormat | None = None
@@ -83,6 +105,7 @@ class Source(Record):
     pair: SourcePair = None
     tools_column: str | None = Field(default=None, min_length=1)
     template: SourceTemplate = None
+    keep_columns: KeptColumns = Field(default=[])
     unit_bytes_min: int = Field(ge=0)
     unit_bytes_max: int = Field(ge=1)
     on_bad_document: Literal["fail", "quarantine"]
@@ -138,6 +161,7 @@ class NamedSource(Record):
     pair: SourcePair = None
     tools_column: str | None = Field(default=None, min_length=1)
     template: SourceTemplate = None
+    keep_columns: KeptColumns | None = None
     special_tokens_in_text: SpecialTokensInText | None = None
     epochs: float | None = Field(default=None, gt=0, le=EPOCHS_MAX)
     tokens: int | None = Field(default=None, gt=0)

@@ -45,12 +45,14 @@ class Conversations(msgspec.Struct, frozen=True, omit_defaults=True):
 class Reading:
     """How documents are read from files. `text_column`: the column or key of the texts. `id_column`: that of the ids; None: none
     are read. `separator`: what splits plain text into documents; None: a file is one document. `conversations`: how rows become
-    conversations; None: documents are the texts of `text_column`."""
+    conversations; None: documents are the texts of `text_column`. `kept`: the columns whose values are read in place of documents,
+    as conversations are; empty: documents are read."""
 
     text_column: str
     id_column: str | None = None
     separator: str | None = None
     conversations: Conversations | None = None
+    kept: tuple[str, ...] = ()
 
     def as_key(self) -> dict[str, Any]:
         """The values that decide how documents are read, for the key of a unit."""
@@ -64,7 +66,7 @@ class DocumentSource:
     `source.glob`. `globs`: relative to the project's folder; empty if a manifest names the shards.
 
     `epochs`: how often each document is used. `tokens`: a budget of tokens instead. One of them is None. `conversations`: None for
-    texts. `format`: its files' format; None: names decide.
+    texts. `format`: its files' format; None: names decide. `keep_columns`: the columns whose values the document index has.
     """
 
     name: str | None
@@ -77,6 +79,7 @@ class DocumentSource:
     tokens: int | None
     conversations: Conversations | None = None
     format: DocumentFormat | None = None
+    keep_columns: tuple[str, ...] = ()
 
     @property
     def reading(self) -> Reading:

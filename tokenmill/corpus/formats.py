@@ -21,6 +21,7 @@ from tokenmill.corpus.conversations import Maker
 from tokenmill.corpus.decompression import decompressed
 from tokenmill.corpus.json_values import as_lines, form_of
 from tokenmill.corpus.jsonl import LineReader, conversation_reader, line_reader
+from tokenmill.corpus.kept_values import maker_of_values
 from tokenmill.corpus.limits import UNBOUNDED, BoundedFile, Limits
 from tokenmill.corpus.line_faults import OnBadLine
 from tokenmill.corpus.makers import maker_of
@@ -69,17 +70,19 @@ def read_columns(
     OSError or pa.ArrowException for a damaged file.
     """
     kind, conversations = shard.kind, reading.conversations
+    maker = None if conversations is None else maker_of(conversations)
+    if reading.kept:
+        maker = maker_of_values(reading.kept)
     if kind.format in ("jsonl", "json"):
-        if conversations is None:
+        if maker is None:
             new_reader = partial(line_reader, shard, reading.text_column, reading.id_column)
         else:
-            new_reader = partial(conversation_reader, shard, maker_of(conversations), reading.id_column)
+            new_reader = partial(conversation_reader, shard, maker, reading.id_column)
         return _read_json(shard, new_reader, has_bad, part, limits)
     if kind.format == "text":
         if conversations is not None:
             raise _no_columns(shard, conversations)
         return _read_txt(shard, reading, limits)
-    maker = None if conversations is None else maker_of(conversations)
     wanted = _TableColumns(reading.text_column, reading.id_column, maker)
     if kind.format == "parquet":
         return _read_parquet(shard, wanted, part, limits)

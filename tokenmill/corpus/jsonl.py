@@ -116,6 +116,7 @@ _TYPES = {
     "tools_column": list[Any] | str | None,
     "template": str | None,
     "pair": list[Any] | str,
+    "keep_columns": str | int | float | bool | None,
 }
 
 
@@ -126,8 +127,11 @@ def _key(name: str, param: str) -> Key:
         case "pair":
             return Key(name, param, "a text or an array of messages", (list, str))
         case "tools_column":
-            kinds = (list, str, type(None))
-            return Key(name, param, "an array of tools, its JSON text, or null", kinds, is_optional=True)
+            of_tools = (list, str, type(None))
+            return Key(name, param, "an array of tools, its JSON text, or null", of_tools, is_optional=True)
+        case "keep_columns":
+            of_values = (str, int, float, bool, type(None))
+            return Key(name, param, "a string, a number, true, false or null", of_values, "to keys that they have")
         case _:
             return Key(name, param, "a string or null", (str, type(None)), "so that it names keys that they have")
 

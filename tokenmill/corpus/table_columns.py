@@ -93,6 +93,15 @@ def element_of(kind: pa.DataType) -> pa.DataType | None:
     return kind.value_type if is_list or is_view else None
 
 
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether the values are strings, numbers or bools that a column of the document index can hold."""
+    types = pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    is_number = types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind)
+    return bool(is_number or types.is_boolean(kind) or types.is_null(kind)) or _is_string(kind)
+
+
 _KINDS = {  # by the key of params.yaml
     "text_column": _ColumnKind("strings", _is_text),
     "id_column": _ColumnKind(
@@ -109,6 +118,7 @@ _KINDS = {  # by the key of params.yaml
         lambda kind: _is_text(kind) or _is_json_list(kind) or bool(pa.types.is_null(kind)),
         "to one of them or to null",
     ),
+    "keep_columns": _ColumnKind("strings, numbers or bools", _is_plain, "to columns that they have"),
     "template": _ColumnKind(
         "strings",
         lambda kind: _is_text(kind) or bool(pa.types.is_null(kind)),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from tokenmill.corpus.dropped import Starts
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.text_digests import text_digests, text_keys
 from tokenmill.dataset.group_keys import Groups
+from tokenmill.dataset.kept_columns import KEPT, KeptColumns, kept_values, names_of
 from tokenmill.dataset.splits import split_of
 from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import even_batches
@@ -41,7 +43,11 @@ _GROUP = pa.field("group", pa.uint64(), nullable=False)
 
 
 def index_schema(
-    has_names: bool, has_group: bool = False, has_split: bool = False, has_mask: bool = False
+    has_names: bool,
+    has_group: bool = False,
+    has_split: bool = False,
+    has_mask: bool = False,
+    kept: Mapping[str, pa.DataType] = MappingProxyType({}),
 ) -> pa.Schema:
     """The columns of documents.parquet, which has a row for each document in the order of the dataset.
 
@@ -51,7 +57,8 @@ def index_schema(
     `n_bytes` is of the text that the template made of it, and `sha256` of its messages. Only of conversations: `n_trained`, the
     tokens that are to be learned; `trained_end`, the position behind the last of them, 0 without one; and `n_messages`. With
     `turns: each`, a row is a sample: the first `n_messages` of the conversation with this place and `sha256`. `group`:
-    only with `encode.split_group`, a hash of the document's group. `split`: only with `encode.splits`, its split.
+    only with `encode.split_group`, a hash of the document's group. `split`: only with `encode.splits`, its split. `kept`: the
+    columns of `source.keep_columns`, which may have nulls.
     """
     return pa.schema(
         [
@@ -64,22 +71,28 @@ def index_schema(
             *_OF_CONVERSATIONS * has_mask,
             *[_GROUP] * has_group,
             *[pa.field("split", pa.string(), nullable=False)] * has_split,
+            *(pa.field(name, type) for name, type in kept.items()),
         ]
     )
 
 
 @contextmanager
 def unit_index(
-    path: Path, first_rows: Sequence[int], has_names: bool, group_keys: Groups | None = None, has_mask: bool = False
+    path: Path,
+    first_rows: Sequence[int],
+    has_names: bool,
+    group_keys: Groups | None = None,
+    has_mask: bool = False,
+    kept: KeptColumns | None = None,
 ) -> Iterator[Any]:
     """Yields a function that adds a batch of documents, and the rows made of it, to the index of one unit.
 
     Rows in it count from 0 in each piece, so that the index stays the same when lines before a piece come or go. `first_rows`: each
     piece's first row in its shard. `group_keys`: gives the groups of documents, for which the index then has a column. `has_mask`:
-    the documents are conversations; where a batch has no messages, their number is 0."""
-    shape = pa.schema(
-        [_id(has_names), *_OF_A_UNIT, *_OF_CONVERSATIONS * has_mask, *[_GROUP] * (group_keys is not None)]
-    )
+    the documents are conversations; where a batch has no messages, their number is 0. `kept`: gives the values of `keep_columns`,
+    for which the index then has one column, and beside it is a file with their kinds."""
+    of_documents = [*[_GROUP] * (group_keys is not None), *[KEPT] * (kept is not None)]
+    shape = pa.schema([_id(has_names), *_OF_A_UNIT, *_OF_CONVERSATIONS * has_mask, *of_documents])
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with (
         naming(path),
@@ -101,10 +114,13 @@ def unit_index(
                 rows["n_bytes"],
                 *([rows["sha256"], *_of_conversations(batch, rows)] if has_mask else [text_digests(batch.texts)]),
                 *([] if group_keys is None else [group_keys.of(batch)]),
+                *([] if kept is None else [kept.of(batch)]),
             ]
             write(pa.RecordBatch.from_arrays(columns, schema=shape))
 
         yield add
+    if kept is not None:
+        kept.write_kinds(path.parent)
 
 
 class _Messages(msgspec.Struct):
@@ -160,11 +176,16 @@ def split_keys(index: pa.RecordBatch | pa.Table) -> npt.NDArray[np.uint64]:
 
 @contextmanager
 def write_index(
-    path: Path, has_names: bool, has_group: bool, splits: Mapping[str, float], has_mask: bool = False
+    path: Path,
+    has_names: bool,
+    has_group: bool,
+    splits: Mapping[str, float],
+    has_mask: bool = False,
+    kept: Mapping[str, pa.DataType] = MappingProxyType({}),
 ) -> Iterator[Any]:
     """Yields a function that adds the index of a unit, given the shard and first row of each of its pieces, and the name of its
-    file in the dataset."""
-    shape = index_schema(has_names, has_group, bool(splits), has_mask)
+    file in the dataset. `kept`: see kept_types."""
+    shape = index_schema(has_names, has_group, bool(splits), has_mask, kept)
     held: list[pa.Table] = []
     first_token = n_held = 0
     with (
@@ -180,9 +201,12 @@ def write_index(
 
         def add(unit: Path, pieces: Starts, file: str) -> None:
             nonlocal first_token, n_held
+            names = names_of(unit.parent) if kept else []
             with naming(unit), pa.ipc.open_stream(pa.memory_map(str(unit))) as batches:
                 for batch in batches:
-                    table = _in_dataset(batch, pieces, file, first_token, splits, shape)
+                    values = batch[KEPT.name] if KEPT.name in batch.schema.names else None
+                    more = kept_values(values, names, kept, batch.num_rows)
+                    table = _in_dataset(batch, pieces, file, first_token, splits, more, shape)
                     first_token += pc.sum(batch["n_tokens"]).as_py() or 0
                     held.append(table)
                     n_held += len(table)
@@ -198,10 +222,16 @@ def write_index(
 
 
 def _in_dataset(
-    batch: pa.RecordBatch, pieces: Starts, file: str, first_token: int, splits: Mapping[str, float], shape: pa.Schema
+    batch: pa.RecordBatch,
+    pieces: Starts,
+    file: str,
+    first_token: int,
+    splits: Mapping[str, float],
+    more: Mapping[str, pa.Array],
+    shape: pa.Schema,
 ) -> pa.Table:
     """Turns the rows of a unit's index into rows of the dataset's index. `first_token`: the unit's first position in the
-    dataset."""
+    dataset. `more`: further columns."""
     ends = pc.add(pc.cumulative_sum(batch["n_tokens"]), first_token)
     columns = {
         "id": batch["id"],
@@ -209,6 +239,7 @@ def _in_dataset(
         "file": pa.repeat(file, batch.num_rows),
         "first_token": pc.subtract(ends, batch["n_tokens"]),
         **{name: batch[name] for name in batch.schema.names if name in shape.names and name not in ("id", "row")},
+        **more,
     }
     if splits:
         columns["split"] = pa.array(list(splits), pa.string()).take(pa.array(split_of(split_keys(batch), splits)))

@@ -111,17 +111,20 @@ class ConversationsEntry(Record):
 
 class ReadingEntry(Record):
     """How documents are read from the input files: `source.text_column`, `source.id_column` and `source.text_separator`.
-    `conversations`: this key exists only for conversations. `format`: `source.format`; this key exists only if that is not null."""
+    `conversations`: this key exists only for conversations. `format`: `source.format`; this key exists only if that is not null.
+    `keep_columns`: the columns that the document index keeps; this key exists only if there are some."""
 
     text_column: str
     id_column: str | None
     text_separator: str | None
     conversations: ConversationsEntry | None = None
     format: DocumentFormat | None = None
+    keep_columns: list[str] = Field(default=[])
 
     def not_written(self) -> dict[str, Any]:
         """The fields that manifest.json leaves out."""
-        left_out: dict[str, Any] = {name: True for name in ("conversations", "format") if getattr(self, name) is None}
+        unset = ("conversations", "format", "keep_columns")
+        left_out: dict[str, Any] = {name: True for name in unset if not getattr(self, name)}
         if self.conversations is not None and self.conversations.pair is None:
             left_out["conversations"] = {"pair"}
         return left_out

@@ -209,6 +209,12 @@ class Manifest(Record):
         readings = [*self.sources, *([] if self.source is None else [self.source])]
         return any(one.id_column is not None for one in readings)
 
+    @property
+    def kept_columns(self) -> list[str]:
+        """The columns of input files that the document index keeps, of all sources."""
+        readings = [*self.sources, *([] if self.source is None else [self.source])]
+        return list(dict.fromkeys(name for one in readings for name in one.keep_columns))
+
     def document_sources(self) -> dict[str, DocumentSource]:
         """The source of each input file, by the file's name; empty for format 3, which does not record it."""
         if self.sources:
@@ -222,6 +228,7 @@ class Manifest(Record):
                     one.tokens,
                     conversations_of(one.conversations),
                     one.format,
+                    tuple(one.keep_columns),
                 )
                 for one in self.sources
             }
@@ -237,6 +244,7 @@ class Manifest(Record):
             tokens=None,
             conversations=conversations_of(self.source.conversations),
             format=self.source.format,
+            keep_columns=tuple(self.source.keep_columns),
         )
         return {one.name: source for one in self.inputs}
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from tokenmill.corpus.dropped import Starts
 from tokenmill.dataset.document_index import read_unit_index, write_index
 from tokenmill.dataset.entries import TableFile
+from tokenmill.dataset.kept_columns import kept_types
 from tokenmill.dataset.token_counts import sum_counts, token_bytes, tokens_per_id, tokens_per_id_by_source
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -42,9 +43,11 @@ def write_tables(
 
     With the engine tokenizers there is no token_bytes.npy: if a tokenizer is not byte-level, its tokens have no bytes of their own.
     """
+    has_group, has_mask = has_column(parts, "group"), has_column(parts, "n_trained")
+    kept = kept_types(part.folder for part in parts)
     with (
         write_atomic(directory / DOCUMENTS_FILE) as path,
-        write_index(path, has_names, has_column(parts, "group"), splits, has_column(parts, "n_trained")) as add,
+        write_index(path, has_names, has_group, splits, has_mask, kept) as add,
     ):
         for part in parts:
             add(part.folder / UNIT_INDEX_FILE, part.pieces, part.file)

@@ -77,13 +77,14 @@ _SOURCE = re.compile(r"source\.(?!glob$|unit_bytes_)|sources\b")
 _SELECTING = re.compile(r"source\.(glob|format)$|sources\b")
 """The parameters that decide which files are documents."""
 
-_READING = r"source\.(?!glob$|drop$)|sources\.[^.]+(\.(text_|id_|messages_|tools_|template|pair)|$)"
+_READING = r"source\.(?!glob$|drop$|keep_)|sources\.[^.]+(\.(text_|id_|messages_|tools_|template|pair)|$)"
+_KEEPING = r"sources?\.([^.]+\.)?keep_"
 _DECIDING = {
     "count": re.compile(rf"{_READING}|count\.(pattern|weights)"),
     "encode": re.compile(
-        rf"{_READING}|sources\.[^.]+\.special_|encode\.(begin_of_document|end_of_document|special_tokens_in_text|split_group|chat)"
+        rf"{_READING}|{_KEEPING}|sources\.[^.]+\.special_|encode\.(begin_of_document|end_of_document|special_tokens_in_text|split_group|chat)"
     ),
-    "validate": re.compile(rf"{_READING}|sources\.[^.]+\.special_|validate\.sample_documents"),
+    "validate": re.compile(rf"{_READING}|{_KEEPING}|sources\.[^.]+\.special_|validate\.sample_documents"),
 }
 """The parameters that decide the bytes of each stage's units, by their keys."""
 

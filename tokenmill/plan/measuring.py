@@ -221,7 +221,7 @@ def _encode(
         files = UnitFiles(unit, encoder, folder)
         start_s = time.perf_counter()
         with ExitStack() as stack:
-            files.open(stack, None)
+            files.open(stack, None, None)
             for one in some:
                 n_tokens = sum(_added(files, one))
                 stratum.tokens.append(Observed(one.batch.text_bytes, n_tokens))

@@ -83,7 +83,10 @@ def _encode_units(
     keys_of_others = [(one, encode_keys(units, params, one, drops)) for one in others]
     force = project.force and is_forced
     lacking = set(keys.values()) - (set() if force else project.store.keys())
-    if lacking and not force and not params.vocab_sizes:
+    keeps_columns = any(
+        one.keep_columns for one in project.sources.values()
+    )  # a dataset has these in another form than units
+    if lacking and not force and not params.vocab_sizes and not keeps_columns:
         _take_over(project, lacking)
     tasks = [
         EncodeTask(

@@ -49,6 +49,7 @@ def reading_of(sources: Mapping[str | None, DocumentSource]) -> ReadingEntry | N
         text_separator=one.text_separator,
         conversations=entry_of(one.conversations),
         format=one.format,
+        keep_columns=list(one.keep_columns),
     )
 
 
@@ -68,6 +69,7 @@ def source_entries(
                     text_separator=one.text_separator,
                     conversations=entry_of(one.conversations),
                     format=one.format,
+                    keep_columns=list(one.keep_columns),
                     special_tokens_in_text=one.special_tokens_in_text,
                     epochs=one.epochs,
                     tokens=one.tokens,
@@ -82,7 +84,8 @@ def source_entries(
 def _digest(source: Source, sources: Mapping[str | None, DocumentSource], params: Encode) -> str:
     """The digest of the parameters that decide bytes of the dataset. The manifest itself lists the
     shards, and dropped.parquet what was left out."""
-    unset = {key for key in ("messages_column", "pair", "tools_column", "template") if getattr(source, key) is None}
+    optional = ("messages_column", "pair", "tools_column", "template", "keep_columns")
+    unset = {key for key in optional if not getattr(source, key)}
     left_out: dict[str, Any] = {}  # earlier digests stay valid
     if params.chat is None:
         left_out["chat"] = True
@@ -98,8 +101,9 @@ def _digest(source: Source, sources: Mapping[str | None, DocumentSource], params
 
 
 def _deciding(source: DocumentSource) -> dict[str, Any]:
-    """The fields of a named source that decide bytes. For texts there is no key `conversations`, so earlier digests stay valid."""
+    """The fields of a named source that decide bytes. For texts there is no key `conversations`, and without columns to keep no key
+    `keep_columns`, so earlier digests stay valid."""
     fields = asdict(source) | {"globs": None}
     if source.conversations is not None:
         fields["conversations"] = source.conversations.as_key()
-    return {key: value for key, value in fields.items() if key != "conversations" or value is not None}
+    return {key: value for key, value in fields.items() if key not in ("conversations", "keep_columns") or value}

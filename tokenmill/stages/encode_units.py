@@ -22,6 +22,7 @@ from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import unit_index
 from tokenmill.dataset.group_keys import GroupKeys
+from tokenmill.dataset.kept_columns import KeptColumns, kept_of
 from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens_digest import TokensDigest
@@ -69,7 +70,7 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
             outputs = [UnitFiles(self.unit, one, its) for one, its in zip(encoders, folders, strict=True)]
             with ExitStack() as stack:
                 for output in outputs:
-                    output.open(stack, self._group_keys())
+                    output.open(stack, self._group_keys(), kept_of(self.unit, self.limits))
                 for batch in documents:
                     for samples in self._samples(batch):
                         n_tokens = self._add(outputs, samples)
@@ -132,13 +133,13 @@ class UnitFiles:
         self._counts = TokenCounts(encoder.tokenizer.id_max)
         self._digest = TokensDigest()
 
-    def open(self, stack: ExitStack, group_keys: GroupKeys | None) -> None:
+    def open(self, stack: ExitStack, group_keys: GroupKeys | None, kept: KeptColumns | None) -> None:
         """Opens the files, which end with `stack`."""
         first_rows = [piece.first_row for piece in self._unit.pieces]
         has_names, has_mask = self._unit.source.id_column is not None, self.answers is not None
         self._write = stack.enter_context(write_tokens(self._folder / TOKENS_FILE, self._shape))
         self._add = stack.enter_context(
-            unit_index(self._folder / UNIT_INDEX_FILE, first_rows, has_names, group_keys, has_mask)
+            unit_index(self._folder / UNIT_INDEX_FILE, first_rows, has_names, group_keys, has_mask, kept)
         )
 
     def add(self, batch: Batch) -> int:
@@ -215,6 +216,7 @@ def encode_keys(
             drop=drops[unit.name].as_key(),
             special=unit.source.special_tokens_in_text,
             source=unit.source.reading.as_key(),
+            **({"keep": unit.source.keep_columns} if unit.source.keep_columns else {}),
             **decides,
         )
         for unit in units

@@ -26,6 +26,7 @@ from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Piece, Unit
 from tokenmill.dataset.group_keys import GroupKeys
+from tokenmill.dataset.kept_columns import kept_of
 from tokenmill.errors import (
     ChatError,
     CorpusError,
@@ -80,7 +81,7 @@ def first_rows(shards: Sequence[Shard], source: Source, wanted: Requirements) ->
     """Checks the first documents of up to 100 evenly chosen files. Stops after a second, but not before 5 files."""
     wanted = replace(wanted, limits=_smaller(wanted.limits))
     seen, bad = FirstRows(), _BadRows(source, wanted)
-    checks = [_check_group, _check_chat, _check_rejected]
+    checks = [_check_group, _check_kept, _check_chat, _check_rejected]
     without_language: list[str] = []
     column, is_column_found = wanted.language_column, wanted.language_column is None
     end_s = time.monotonic() + _SECONDS_MAX
@@ -213,6 +214,12 @@ def _check_group(shard: Shard, batch: Batch, wanted: Requirements) -> None:
     if wanted.group_column is not None:
         unit = Unit(shard.name, "", (Piece(shard, None, ""),))
         GroupKeys(unit, wanted.group_column, wanted.limits).of(batch)
+
+
+def _check_kept(shard: Shard, batch: Batch, wanted: Requirements) -> None:
+    """Raises CorpusError if documents lack a column of source.keep_columns."""
+    if (kept := kept_of(Unit(shard.name, "", (Piece(shard, None, ""),)), wanted.limits)) is not None:
+        kept.of(batch)
 
 
 def _check_chat(shard: Shard, batch: Batch, wanted: Requirements) -> None:

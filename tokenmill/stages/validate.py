@@ -192,6 +192,7 @@ def _key(unit: Unit, file: DocumentsFile, drop: DropList, decides: Mapping[str, 
         framing=[judge.begin_id, judge.end_id],
         special_in_text=[judge.special_in_text, judge.rejects_special],
         group=file.group_column,
+        **({"keep": unit.source.keep_columns} if unit.source.keep_columns else {}),
         engines=list(judge.engines),
         **decides,
     )

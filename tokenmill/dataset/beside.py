@@ -1,0 +1,81 @@
+"""Reads further columns of a unit's documents from the shards, beside the texts, and finds the row of each document."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from tokenmill.config.sources import Reading
+from tokenmill.corpus.bad_documents import BadDocument, ColumnError
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.reader import Batch, read_batches
+from tokenmill.corpus.units import Unit
+from tokenmill.errors import CorpusError
+
+
+class Beside:
+    """The values of a unit's documents. `reading`: how they are read. `value_of`: gives the strings that were read of a batch.
+    `column`: names the column in errors. `expected`, `advice`: what a document lacks whose value is not there, and what to do."""
+
+    def __init__(
+        self,
+        unit: Unit,
+        reading: Reading,
+        value_of: Callable[[Batch], pa.LargeStringArray],
+        limits: Limits,
+        column: str,
+        expected: str,
+        advice: str,
+    ) -> None:
+        self._unit, self._reading, self._value_of, self._limits = unit, reading, value_of, limits
+        self._column, self._expected, self._advice = column, expected, advice
+        self._piece = -1
+        self._found: Iterator[Batch] = iter(())
+        self._rows, self._values = np.empty(0, np.int64), pa.array([], pa.large_string())
+        self._wanted = np.empty(0, np.int64)
+
+    def of(self, batch: Batch) -> pa.LargeStringArray:
+        """A value for each document of a batch. Batches come in the order of the documents. Raises CorpusError for a document
+        without a value, and for a missing column."""
+        found = [self._of_piece(piece, one) for piece, one in batch.by_piece()]
+        return pa.concat_arrays([pa.array([], pa.large_string()), *found])
+
+    def _of_piece(self, piece: int, batch: Batch) -> pa.LargeStringArray:
+        if piece != self._piece:
+            self._piece, self._found = piece, self._read(piece)
+            self._rows, self._values = np.empty(0, np.int64), pa.array([], pa.large_string())
+        wanted = self._wanted = batch.rows().to_numpy()
+        if not len(wanted):
+            return pa.array([], pa.large_string())
+        while not len(self._rows) or self._rows[-1] < wanted[-1]:
+            more = next(self._found, None)
+            if more is None:
+                break
+            first = int(np.searchsorted(self._rows, wanted[0]))
+            self._rows = np.concatenate([self._rows[first:], more.rows().to_numpy()])
+            self._values = pa.concat_arrays([self._values.slice(first), self._value_of(more)])
+        at = np.searchsorted(self._rows, wanted)
+        is_there = at < len(self._rows)
+        is_there[is_there] = self._rows[at[is_there]] == wanted[is_there]
+        if not is_there.all():
+            raise self._missing(int(wanted[np.argmin(is_there)]), self._expected)
+        return self._values.take(pa.array(at))
+
+    def _read(self, piece: int) -> Iterator[Batch]:
+        one = self._unit.pieces[piece]
+        if not one.shard.kind.has_columns:
+            raise CorpusError(one.shard.name, f"a file of plain text has no column {self._column}.", self._advice)
+        try:  # a missing value is reported when it is needed; other bad documents are left out anyway
+            yield from read_batches(one.shard, self._reading, one.part, self._found_bad, self._limits)
+        except ColumnError as error:
+            raise CorpusError(f"{error.words} {self._advice}") from None
+
+    def _found_bad(self, bad: BadDocument) -> None:
+        """Raises CorpusError at once for a bad document whose value is needed; leaves other bad ones out."""
+        at = int(np.searchsorted(self._wanted, bad.row or 0))
+        if at < len(self._wanted) and self._wanted[at] == bad.row:
+            raise self._missing(int(self._wanted[at]), self._expected or bad.reason)
+
+    def _missing(self, row: int, what: str) -> CorpusError:
+        name = self._unit.pieces[self._piece].shard.name
+        return CorpusError(f"{name}, row {row}: column {self._column}", what, self._advice)
