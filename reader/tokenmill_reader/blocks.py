@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from copy import copy
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +14,21 @@ from tokenmill_reader.open_parts import Block, OpenPart, Parts
 
 if TYPE_CHECKING:
     from tokenmill_reader.array_types import Ids, Longs, Mask, Starts
+    from tokenmill_reader.cached_files import CachedFiles
 
 
 _PER_BLOCK_MIN = 16  # items of a block; fewer are found faster one by one
 
 
 class Blocks:
-    """The items of all parts, one after another. A part's files are opened when they are first needed.
+    """The items of all parts, one after another. A part's files are opened when they are first needed. `cached`: fetches the files
+    of a remote dataset.
 
     Arrays are read-only. Where parts are memory-mapped, they are views of the files; otherwise copies, so that a few ids do not
     keep the memory of a row group. A process that gets a copy of this object opens the files again.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, cached: CachedFiles | None = None) -> None:
         self.n_items_of_part: list[int] = [place.n_items for place in parts.places]
         self._first_items = list(accumulate(self.n_items_of_part, initial=0))
         self._first_tokens = list(accumulate((place.n_tokens for place in parts.places), initial=0))
@@ -33,6 +36,7 @@ class Blocks:
         self.n_tokens: int = self._first_tokens.pop()
         self._parts, self._are_mapped = parts, parts.are_mapped
         self._opened: dict[int, OpenPart] = {}
+        self.cached = cached
 
     def item(self, i: int) -> Ids:
         """The ids of the item number i of all."""
@@ -55,8 +59,10 @@ class Blocks:
         return opened.load(number), i - opened.first_items[number]
 
     def place_of(self, i: int) -> tuple[int, int]:
-        """The part that has the item number i of all, and the item's number in it."""
+        """The part that has the item number i of all, and the item's number in it. The files of a remote part are here then."""
         part = bisect_right(self._first_items, i) - 1
+        if self.cached is not None and part not in self._opened:
+            self._open(part)
         return part, i - self._first_items[part]
 
     def place_of_token(self, token: int) -> tuple[int, int]:
@@ -149,7 +155,14 @@ class Blocks:
         return np.array([*self._first_tokens, self.n_tokens], np.int64)
 
     def _open(self, part: int) -> OpenPart:
-        opened = self._opened[part] = self._parts.open(part)
+        if self.cached is None:
+            opened = self._parts.open(part)
+        else:
+            for closed in self.cached.to_close(list(self._opened), part):
+                self._opened.pop(closed, None)
+            held = self.cached.hold_part(part)
+            opened = copy(self._parts).open(part)._replace(held=held)  # a copy, which keeps no files open
+        self._opened[part] = opened
         return opened
 
     def __getstate__(self) -> dict[str, Any]:

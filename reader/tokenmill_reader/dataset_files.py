@@ -12,7 +12,7 @@ from typing import NamedTuple, Optional, Union
 from tokenmill_reader.errors import ParamsError, ValidationError, did_you_mean
 from tokenmill_reader.formats.items import Shape
 from tokenmill_reader.formats.table import INDEX_NAME, PARQUET_SUFFIX, READ_FORMATS
-from tokenmill_reader.manifest import FileSet, Manifest, read_manifest, refuse_wrong_names
+from tokenmill_reader.manifest import DatasetFile, FileSet, Manifest, read_manifest, refuse_wrong_names
 from tokenmill_reader.open_parts import FlatParts, Parts, Place
 from tokenmill_reader.pyarrow_needed import has_pyarrow, need_pyarrow
 from tokenmill_reader.source_ids import SourceIds
@@ -40,9 +40,14 @@ class DatasetFiles(NamedTuple):
     digest: str
 
 
-def find_files(folder: Path, split: str | None, source: str | None, format: str | None, epoch: int) -> DatasetFiles:
-    """The files of a dataset that were asked for. Raises ValidationError if the manifest cannot be read, or if a file is missing or
-    has another size than it says; and ParamsError if there is no such split, source, format or epoch."""
+def find_files(
+    folder: Path, split: str | None, source: str | None, format: str | None, epoch: int, are_here: bool = True
+) -> DatasetFiles:
+    """The files of a dataset that were asked for. `are_here`: all of them must be in the folder; otherwise only the manifest.
+
+    Raises ValidationError if the manifest cannot be read, or if a file is missing or has another size than it says; and ParamsError
+    if there is no such split, source, format or epoch.
+    """
     manifest = read_manifest(folder)
     refuse_wrong_names(manifest, folder)
     splits = list(manifest.files.splits) if manifest.files else []
@@ -79,13 +84,13 @@ def find_files(folder: Path, split: str | None, source: str | None, format: str 
     for one in of_format:
         if of_index:  # documents in the order of the dataset, for all epochs
             indexes = [i for i in of_index if i.source == one.source and (i.epoch or 0) == epoch]
-            index += [(place, len(places)) for i in indexes for place in _places(folder, i, PARQUET_SUFFIX)]
+            index += [(place, len(places)) for i in indexes for place in _places(folder, i, PARQUET_SUFFIX, are_here)]
         elif (one.epoch or 0) != epoch:
             continue
-        places += _places(folder, one, READ_FORMATS[format].suffix)
+        places += _places(folder, one, READ_FORMATS[format].suffix, are_here)
         only += [one.source] * len(one.parts)
     if not of_format:
-        places = _places_of_documents(folder, manifest)
+        places = _places_of_documents(folder, manifest, are_here)
         source_of = {one.name: one.source for one in manifest.inputs}
         only = [source_of.get(shard.rows[0].name) if shard.rows else None for shard in manifest.shards]
     shape = _shape(manifest)
@@ -132,9 +137,10 @@ def _parquet_parts(folder: Path, places: Sequence[Place], has_mask: bool) -> Par
     return ParquetParts(places, has_mask)
 
 
-def _places(folder: Path, one: FileSet, suffix: str) -> list[Place]:
-    """The parts of a file set, after all its files were found."""
-    _check_sizes(folder, ((file.name, file.n_bytes) for file in one.files))
+def _places(folder: Path, one: FileSet, suffix: str, are_here: bool) -> list[Place]:
+    """The parts of a file set, after all its files were found if they are here."""
+    if are_here:
+        _check_sizes(folder, one.files)
     places = []
     for part in one.parts:
         path = next((folder / file.name for file in part.files if file.name.endswith(suffix)), None)
@@ -142,22 +148,24 @@ def _places(folder: Path, one: FileSet, suffix: str) -> list[Place]:
             raise ValidationError(
                 f"{folder}: manifest.json", f"a part of the set {one.format} names no file *{suffix}.", _ADVICE
             )
-        places.append(Place(path.parent, path.name[: -len(suffix)], part.n_items, part.n_tokens))
+        places.append(Place(path.parent, path.name[: -len(suffix)], part.n_items, part.n_tokens, part.files))
     return places
 
 
-def _places_of_documents(folder: Path, manifest: Manifest) -> list[Place]:
+def _places_of_documents(folder: Path, manifest: Manifest, are_here: bool) -> list[Place]:
     """The documents' own files."""
-    _check_sizes(folder, ((shard.name, shard.n_bytes) for shard in manifest.shards))
-    paths = [folder / shard.name for shard in manifest.shards]
+    files = [DatasetFile(shard.name, shard.n_bytes, shard.sha256) for shard in manifest.shards]
+    if are_here:
+        _check_sizes(folder, files)
+    paths = [folder / file.name for file in files]
     return [
-        Place(path.parent, path.name[: -len(PARQUET_SUFFIX)], shard.n_documents, shard.n_tokens)
-        for path, shard in zip(paths, manifest.shards)
+        Place(path.parent, path.name[: -len(PARQUET_SUFFIX)], shard.n_documents, shard.n_tokens, [file])
+        for path, shard, file in zip(paths, manifest.shards, files)
     ]
 
 
-def _check_sizes(folder: Path, files: Iterable[tuple[str, int]]) -> None:
-    for name, n_bytes in files:
+def _check_sizes(folder: Path, files: Iterable[DatasetFile]) -> None:
+    for name, n_bytes, _ in files:
         try:
             found = (folder / name).stat().st_size
         except FileNotFoundError:

@@ -12,6 +12,7 @@ import numpy as np
 from tokenmill_reader.errors import ValidationError
 from tokenmill_reader.formats.items import Flat, Lists, Shape
 from tokenmill_reader.formats.table import READ_FORMATS
+from tokenmill_reader.manifest import DatasetFile
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -25,12 +26,14 @@ OTHER_CONTENT = (
 
 
 class Place(NamedTuple):
-    """A part of a file set: the folder of its files, the name that they have before their suffixes, and what it must hold."""
+    """A part of a file set: the folder of its files, the name that they have before their suffixes, and what it must hold. `files`:
+    what the manifest says of its files."""
 
     folder: Path
     stem: str
     n_items: int
     n_tokens: int
+    files: Sequence[DatasetFile] = ()
 
 
 class Block(NamedTuple):
@@ -46,11 +49,12 @@ class Block(NamedTuple):
 
 class OpenPart(NamedTuple):
     """A part whose files are open. `first_items`, `first_tokens`: each block's first item and token in the part, from 0. `load(i)`:
-    reads block number i."""
+    reads block number i. `held`: what keeps its files here, as long as it is referred to."""
 
     first_items: Sequence[int]
     first_tokens: Sequence[int]
     load: Callable[[int], Block]
+    held: object = None
 
 
 class Parts(Protocol):

@@ -18,6 +18,7 @@ from tokenmill_reader.errors import ParamsError
 from tokenmill_reader.manifest import Manifest
 from tokenmill_reader.order import Order, order_key
 from tokenmill_reader.rank_iterator import RankIterator
+from tokenmill_reader.remote_dataset import RemoteDataset, remote_dataset
 from tokenmill_reader.urls import dataset_folder
 from tokenmill_reader.views import Documents, Indexed, Rows, View, Windows
 
@@ -55,6 +56,7 @@ class TokenDataset:
             key_of = partial(_key_of, files.tokens_digest, seed, epoch, [one for one in names if one is not None])
             self._order = Order(len(view), key_of()) if block is None else BlockOrder(view.first_items, block, key_of)
         self._n_items = len(view)
+        self._groups = [] if view.blocks.cached is None else self._groups_of_parts()
         self._known: tuple[int, Longs] = (-1, np.empty(0, np.int64))
 
     @property
@@ -89,6 +91,7 @@ class TokenDataset:
     def items_at(self, positions: range) -> Iterator[Ids]:
         """The items with these numbers, from 0 on, one after another."""
         for first in range(0, len(positions), _POSITIONS):
+            self._announce()
             some = positions[first : first + _POSITIONS]
             numbers = np.arange(some.start, some.stop, some.step)
             if self._order is not None:
@@ -103,6 +106,7 @@ class TokenDataset:
         if outside.any():
             raise self._index_error(int(asked[outside][0]))
         asked = np.where(asked < 0, asked + self._n_items, asked)
+        self._announce()
         return self._view.items(asked if self._order is None else self._order.item_at(asked))
 
     __getitems__ = take
@@ -168,7 +172,7 @@ class TokenDataset:
 
         `block`: shuffle the parts of the files, and then the items of each `block` parts together, so that only so many files are
         read at a time. The order depends on the number of items in each part, too. Raises ParamsError if the items are shuffled
-        by this already."""
+        by this already, or if parts that are read together do not fit into `cache_bytes`."""
         if self._seed is not None:
             raise ParamsError(
                 "shuffle", f"expected items in the order of the files; found them shuffled with seed {self._seed}."
@@ -177,7 +181,10 @@ class TokenDataset:
             raise ParamsError("shuffle", f"expected a seed and an epoch from 0 to 2^63 - 1; found {seed} and {epoch}.")
         if block is not None and block < 1:
             raise ParamsError("shuffle: block", f"expected 1 or more parts; found {block}.")
-        return TokenDataset(self._files, self._view, self._kind, self._length, seed, epoch, block)
+        shuffled = TokenDataset(self._files, self._view, self._kind, self._length, seed, epoch, block)
+        if (cached := self._view.blocks.cached) is not None:
+            cached.refuse_order(shuffled._groups)
+        return shuffled
 
     def at_epoch(self, epoch: int) -> TokenDataset:
         """A dataset of the same items in the order of another epoch, if they are shuffled. Raises ParamsError if each epoch has
@@ -245,6 +252,18 @@ class TokenDataset:
             )
         raise ParamsError("", f"{what}.", f"Call {method} of the dataset that `open` gives.")
 
+    def _announce(self) -> None:
+        """Says to what fetches the files of a remote dataset in which order they will be needed."""
+        if (cached := self._view.blocks.cached) is not None:
+            cached.set_order(self._groups)
+
+    def _groups_of_parts(self) -> list[list[int]]:
+        """The parts in the order in which they are read; those of a group are read together."""
+        n_parts = len(self._view.first_items) - 1
+        if isinstance(self._order, BlockOrder):
+            return self._order.blocks
+        return [[i] for i in range(n_parts)] if self._order is None else [list(range(n_parts))]
+
     def _number(self, index: int) -> int:
         """The number of an item in the order of the files."""
         i = operator.index(index)
@@ -257,6 +276,7 @@ class TokenDataset:
         known, items = self._known
         first = i - i % _POSITIONS
         if known != first:
+            self._announce()
             items = self._order.item_at(np.arange(first, min(first + _POSITIONS, self._n_items)))
             self._known = first, items
         return items.item(i - first)
@@ -277,8 +297,15 @@ def open(
     source: str | None = None,
     format: str | None = None,
     epoch: int = 0,
+    cache: str | PathLike[str] | None = None,
+    cache_bytes: int | None = None,
 ) -> TokenDataset:
     """Opens a token dataset, such as data/tokens. Nothing is read but its manifest and the sizes of its files.
+
+    `directory`: its folder, or the URL that `tokenmill upload` printed: s3://, gs://, az:// or https://. Its files are fetched as
+    they are needed, checked by sha256, and kept below the folder `cache` for all processes of the machine. `cache_bytes`: the most
+    bytes of the dataset's files at a time; those that are needed last are removed for others. None: no limit. A file:// URL with
+    `cache` is read in this way, too.
 
     `split`: one of `encode.splits`, which must be named if the dataset has some; None if it has none. `source`: one of the sources
     that have files of their own; None: all of them, one after another. `format`: one of `encode.formats`; None: the first that is
@@ -286,11 +313,34 @@ def open(
     each. `epoch`: the epoch of files that were shuffled for several.
 
     Raises ValidationError if a file is missing or has another size than the manifest says, ParamsError if there is no such split,
-    source, format or epoch, and StorageError for the URL of a dataset in object storage, which `tokenmill download` brings here.
-    Digests are not checked: `tokenmill verify` does that.
+    source, format or epoch, and for a URL without `cache` or with a part larger than `cache_bytes`. Raises StorageError if object
+    storage refuses, or has not answered for a minute; reading does so, too, and raises ValidationError for a file that is wrong
+    again after it was fetched twice. Digests of files in a folder are not checked: `tokenmill verify` does that.
     """
+    remote = remote_dataset(fspath(directory), cache, cache_bytes)
+    if remote is not None:
+        return open_remote(remote, split, source, format, epoch)
     files = find_files(dataset_folder(fspath(directory)), split, source, format, epoch)
-    blocks = Blocks(files.parts)
+    return _dataset(files, Blocks(files.parts))
+
+
+def open_remote(
+    remote: RemoteDataset,
+    split: str | None = None,
+    source: str | None = None,
+    format: str | None = None,
+    epoch: int = 0,
+) -> TokenDataset:
+    """Opens a dataset that is read where it lies; see `open`."""
+    from tokenmill_reader.cached_files import CachedFiles, bring_manifest  # takes fcntl, which Windows lacks
+
+    fetcher = bring_manifest(remote)
+    files = find_files(remote.folder, split, source, format, epoch, are_here=False)
+    cached = CachedFiles(remote, [place.files for place in files.parts.places], fetcher)
+    return _dataset(files, Blocks(files.parts, cached))
+
+
+def _dataset(files: DatasetFiles, blocks: Blocks) -> TokenDataset:
     if files.shape.length is None:
         return TokenDataset(files, Documents(blocks), "documents", None)
     pad_id = None if files.manifest.files is None else files.manifest.files.pad_id

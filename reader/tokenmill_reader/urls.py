@@ -68,8 +68,8 @@ def dataset_folder(dataset: str) -> Path:
         url = place(dataset).url
         raise StorageError(
             url,
-            "in object storage; expected a folder on this machine, because tokens are read at random.",
-            f"Run `tokenmill download {url} DIR`, and use DIR/tokens.",
+            "in object storage; expected a folder on this machine.",
+            f"Run `tokenmill download {url} DIR`, and use DIR/tokens. (tokenmill.open reads a URL with cache=.)",
         )
     return Path(local_path(dataset))
 

@@ -226,7 +226,9 @@ class Indexed:
         need_pyarrow(path)
         from tokenmill_reader.formats.index import read_index_file
 
+        held = None if self.blocks.cached is None else self.blocks.cached.hold(place.files)
         bounds, columns = read_index_file(path)
+        del held  # it is in memory now
         part, row, start, n_tokens = (one.astype(np.int32) for one in columns)
         part += first_part
         n_items = np.array(self.blocks.n_items_of_part)

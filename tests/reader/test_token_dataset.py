@@ -341,12 +341,7 @@ def test_a_part_with_other_numbers_than_the_manifest_says_is_an_error(tmp_path: 
             tokenmill.open(tmp_path, format=format)[0]
 
 
-def test_a_dataset_in_object_storage_is_to_be_downloaded_first(tmp_path: Path) -> None:
-    with pytest.raises(
-        StorageError,
-        match=r"^s3://bucket/datasets/0123: in object storage.* `tokenmill download s3://bucket/datasets/0123 DIR`",
-    ):
-        tokenmill.open("s3://bucket/datasets/0123/")
+def test_a_url_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"^s3://host: the URL holds a user or a password"):
         tokenmill.open("s3://user:word@host/datasets/0123")
     with pytest.raises(ValidationError, match=re.escape(f"{tmp_path}/manifest.json: missing")):

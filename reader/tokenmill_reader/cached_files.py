@@ -1,0 +1,194 @@
+"""The files of the parts of a remote dataset: fetched when they are needed, and held while they are in use."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tokenmill_reader import errors
+from tokenmill_reader.cache_folder import Lock, is_there
+from tokenmill_reader.errors import ParamsError, StorageError
+from tokenmill_reader.manifest import DatasetFile
+from tokenmill_reader.quantities import size
+from tokenmill_reader.remote_dataset import RemoteDataset
+
+_END_S = 5.0
+
+
+def bring_manifest(dataset: RemoteDataset) -> Fetcher:
+    """Makes sure that the manifest of a dataset is in its folder, and gives what fetches its other files. Raises ValidationError if
+    there is no manifest or not the one of the URL, and StorageError after a minute of outage."""
+    fetcher = Fetcher(dataset)
+    fetcher.ask({"manifest": True})
+    return fetcher
+
+
+class CachedFiles:
+    """The files of a remote dataset. `parts`: those of each part. `fetcher`: what fetches for this process, if it is there. Any
+    process may get a copy, and fetches by a process of its own.
+
+    Raises ParamsError if a part does not fit into `cache_bytes`.
+    """
+
+    def __init__(
+        self, dataset: RemoteDataset, parts: Sequence[Sequence[DatasetFile]], fetcher: Fetcher | None = None
+    ) -> None:
+        self._dataset, self._parts = dataset, parts
+        self._part_bytes = [sum(file.n_bytes for file in files) for files in parts]
+        self._order: Sequence[Sequence[int]] = [[i] for i in range(len(parts))]
+        self._largest_group_bytes = max(self._part_bytes, default=0)
+        self._fetcher = fetcher
+        largest = max(self._part_bytes, default=0)
+        if dataset.cache_bytes is not None and largest > dataset.cache_bytes:
+            raise ParamsError(
+                "cache_bytes",
+                f"expected {largest:,} at least, the size of the largest part; found {dataset.cache_bytes:,}.",
+                f"Set {4 * largest:,} or more, so that the next parts are fetched ahead; or build with smaller "
+                "encode.file_bytes.",
+            )
+
+    def refuse_order(self, groups: Sequence[Sequence[int]]) -> None:
+        """Raises ParamsError if the parts of one of these groups, which are needed together, do not fit into `cache_bytes`."""
+        limit = self._dataset.cache_bytes
+        needed = max((sum(self._part_bytes[part] for part in group) for group in groups), default=0)
+        if limit is None or needed <= limit:
+            return
+        if len(groups) == 1:
+            raise ParamsError(
+                "shuffle: block",
+                f"expected a number of parts that fit into cache_bytes ({size(limit)}); found none, which needs all "
+                f"{len(self._part_bytes):,} parts ({size(needed)}).",
+                "Give block=, such as block=64, or a larger cache_bytes.",
+            )
+        raise ParamsError(
+            "shuffle: block",
+            f"expected parts that fit into cache_bytes ({size(limit)}); found {max(map(len, groups)):,} with "
+            f"{size(needed)}.",
+            "Give a smaller block, or a larger cache_bytes: twice the size of a block, so that the next one is fetched "
+            "ahead.",
+        )
+
+    def set_order(self, groups: Sequence[Sequence[int]]) -> None:
+        """The parts will be read in this order; those of a group together."""
+        self._order = groups
+        self._largest_group_bytes = max((sum(self._part_bytes[i] for i in group) for group in groups), default=0)
+
+    def hold(self, files: Sequence[DatasetFile]) -> list[Lock]:
+        """Makes sure that files are here, as long as what it gives is referred to. Raises StorageError after a minute of outage,
+        and ValidationError for a file that is not the one of the manifest, even when it is fetched again."""
+        while True:
+            locks = [Lock(self._dataset.folder, file.name) for file in files]
+            for lock in locks:
+                lock.share()
+            if all(is_there(self._dataset.folder, file) for file in files):
+                return locks
+            for lock in locks:
+                lock.release()
+            self._here().ask({"need": files})
+
+    def hold_part(self, part: int) -> list[Lock]:
+        """Like `hold`, for the files of a part; it also says that this part is read now."""
+        fetcher = self._here()
+        if fetcher.order is not self._order:
+            fetcher.order = self._order
+            fetcher.tell({"order": [[file for i in group for file in self._parts[i]] for group in self._order]})
+        fetcher.tell({"at": self._parts[part][0].name})
+        return self.hold(self._parts[part])
+
+    def to_close(self, opened: Collection[int], part: int) -> list[int]:
+        """Which of these parts, the earliest first, are to be closed before this one is opened."""
+        if self._dataset.cache_bytes is None:
+            return []
+        held_bytes_max = max(self._dataset.cache_bytes // 2, self._largest_group_bytes)
+        held_bytes, closed = sum(self._part_bytes[i] for i in opened) + self._part_bytes[part], []
+        for i in opened:
+            if held_bytes <= held_bytes_max:
+                break
+            closed.append(i)
+            held_bytes -= self._part_bytes[i]
+        return closed
+
+    def _here(self) -> Fetcher:
+        """The fetching process of this process."""
+        if self._fetcher is None or self._fetcher.process != os.getpid():
+            self._fetcher = Fetcher(self._dataset)
+        return self._fetcher
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_fetcher": None}
+
+
+class Fetcher:
+    """A process that fetches files for this one (tokenmill_reader.fetch_process). `process`: the number of this one. `order`: the
+    order that it was told last."""
+
+    def __init__(self, dataset: RemoteDataset) -> None:
+        self.process, self._asking, self._url = os.getpid(), threading.Lock(), dataset.url
+        self.order: Sequence[Sequence[int]] | None = None
+        paths = os.pathsep.join(one or str(Path.cwd()) for one in sys.path)
+        self._fetching = subprocess.Popen(
+            [sys.executable, "-m", "tokenmill_reader.fetch_process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": paths},
+            text=True,
+            encoding="utf-8",
+            start_new_session=True,  # Ctrl-C is for this process, which then ends the other one
+        )
+        weakref.finalize(self, _end, self._fetching, self.process)
+        self.tell({**dataset._asdict(), "folder": str(dataset.folder)})
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Sends a message that has no answer."""
+        with self._asking:
+            self._send(message)
+
+    def ask(self, message: dict[str, Any]) -> None:
+        """Sends a message and waits until it is done. Raises the error that it ended with."""
+        with self._asking:
+            self._send(message)
+            assert self._fetching.stdout is not None
+            line = self._fetching.stdout.readline()
+        if not line:
+            raise self._ended()
+        answer = json.loads(line)
+        if answer:
+            raise getattr(errors, answer["kind"])(answer["where"], answer["what"], answer["fix"])
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._fetching.stdin is not None
+        try:
+            self._fetching.stdin.write(json.dumps(message) + "\n")
+            self._fetching.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+
+    def _ended(self) -> StorageError:
+        return StorageError(
+            self._url,
+            f"the process that fetches its files has ended (exit code {self._fetching.wait()}).",
+            "Look for its message on standard error, and start the job again: what was fetched is kept.",
+        )
+
+
+def _end(fetching: subprocess.Popen[str], process: int) -> None:
+    """Ends a fetching process of this process."""
+    if process != os.getpid():
+        return
+    assert fetching.stdin is not None and fetching.stdout is not None
+    with suppress(BrokenPipeError):
+        fetching.stdin.close()
+    try:
+        fetching.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        fetching.kill()
+        fetching.wait()
+    fetching.stdout.close()

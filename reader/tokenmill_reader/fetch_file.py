@@ -1,0 +1,148 @@
+"""Fetches one file of a remote dataset into its folder: in ranges, checked by sha256, resumed after a break."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any, BinaryIO
+
+from tokenmill_reader.cache_folder import partial_path
+from tokenmill_reader.errors import StorageError, ValidationError
+from tokenmill_reader.manifest import MANIFEST_FILE, DatasetFile, own_digest
+from tokenmill_reader.object_clients import client
+from tokenmill_reader.object_errors import storage_error
+from tokenmill_reader.regular_files import READ_BYTES_MAX, words_of_large
+from tokenmill_reader.remote_dataset import N_DIGITS, TOKENS, RemoteDataset, object_place
+
+_RANGE_BYTES = 8 << 20
+_HASHED_BYTES = 1 << 20
+
+Patient = Callable[[Callable[[], Any]], Any]
+"""Calls a function, perhaps several times."""
+
+
+def fetch_manifest(dataset: RemoteDataset, patient: Patient) -> None:
+    """Puts manifest.json into the folder, unless it is there. Raises ValidationError if it is missing or not that of the URL."""
+    path, expected = dataset.folder / MANIFEST_FILE, dataset.folder.name
+    url = f"{dataset.url}/{TOKENS}/{MANIFEST_FILE}"
+    try:
+        if _digest_of(path.read_bytes())[:N_DIGITS] == expected:
+            return
+    except FileNotFoundError:
+        pass
+    content = patient(lambda: _whole(url))
+    if content is None:
+        raise ValidationError(
+            dataset.url,
+            f"expected an uploaded dataset, which has {TOKENS}/{MANIFEST_FILE}; found none.",
+            "Name PLACE/DIGEST as `tokenmill upload` printed it.",
+        )
+    if (found := _digest_of(content)[:N_DIGITS]) != expected:
+        raise ValidationError(
+            url,
+            f"expected the manifest with the digest {expected}…; found {found or 'no manifest'}.",
+            "Do not use this dataset; upload it again.",
+        )
+    dataset.folder.mkdir(parents=True, exist_ok=True)
+    written = path.with_name(f"{MANIFEST_FILE}.{os.getpid()}")
+    written.write_bytes(content)
+    written.replace(path)
+
+
+def fetch_file(dataset: RemoteDataset, file: DatasetFile, patient: Patient) -> None:
+    """Brings a file, whose lock the caller holds. What an earlier process has fetched of it is kept. Raises ValidationError if it
+    is wrong twice."""
+    path, url = partial_path(dataset.folder, file), f"{dataset.url}/{TOKENS}/{file.name}"
+    for is_last in (False, True):
+        with path.open("r+b" if path.exists() else "w+b") as out:
+            found = _fetched(out, file, url, patient)
+            if found == file.sha256:
+                out.flush()
+                os.fsync(out.fileno())
+                break
+        path.unlink()
+        if is_last:
+            raise ValidationError(
+                url,
+                f"was fetched twice, and is not the file that the manifest names ({found}).",
+                "Run `tokenmill verify` with the URL of the dataset, and upload it again.",
+            )
+    path.replace(dataset.folder / file.name)
+
+
+def _fetched(out: BinaryIO, file: DatasetFile, url: str, patient: Patient) -> str:
+    """The sha256, in hex, of the file that is whole then; or in words what is wrong."""
+    digest = hashlib.sha256()
+    while block := out.read(_HASHED_BYTES):
+        digest.update(block)
+    at = out.tell()
+    if at > file.n_bytes:
+        return f"{at:,} bytes"
+    while at < file.n_bytes:
+        stop = min(at + _RANGE_BYTES, file.n_bytes)
+        block = patient(partial(_range, url, at, stop, file.n_bytes))
+        if block is None:
+            return f"it has another size than {file.n_bytes:,} bytes"
+        digest.update(block)
+        out.write(block)
+        out.flush()
+        at = stop
+    return digest.hexdigest()
+
+
+def _range(url: str, start: int, stop: int, n_bytes: int) -> memoryview | None:
+    """These bytes of an object; None if it has another size."""
+    answer = _get(url, {"range": (start, stop)})
+    if answer is None:
+        raise StorageError(url, "is missing, though the manifest names it.", "Upload the dataset again.")
+    if answer.meta["size"] != n_bytes:
+        return None
+    found = memoryview(_bytes_of(url, answer))
+    return found if len(found) == stop - start else None
+
+
+def _whole(url: str) -> bytes | None:
+    """The bytes of a small object; None if there is none."""
+    answer = _get(url, {})
+    if answer is None:
+        return None
+    if (n_bytes := answer.meta["size"]) > READ_BYTES_MAX:
+        raise StorageError(url, f"cannot be read: {words_of_large(n_bytes)}.", "It is no manifest.")
+    return bytes(_bytes_of(url, answer))
+
+
+def _get(url: str, options: Any) -> Any:
+    """The storage's answer; None if there is no such object. Raises StorageError."""
+    where = object_place(url)
+    store = client(where.scheme, where.bucket)
+    import obstore
+    from obstore.exceptions import BaseError
+
+    try:
+        return obstore.get(store, where.key, options=options)
+    except FileNotFoundError:
+        return None
+    except (BaseError, ValueError) as error:
+        raise storage_error(url, error) from None
+
+
+def _bytes_of(url: str, answer: Any) -> Any:
+    from obstore.exceptions import BaseError
+
+    try:
+        return answer.bytes()
+    except (BaseError, ValueError) as error:
+        raise storage_error(url, error) from None
+
+
+def _digest_of(content: bytes) -> str:
+    """The digest that a manifest must have; empty if it is none or says another one."""
+    try:
+        values = json.loads(content)
+        digest = own_digest(values)
+        return digest if values["digest"] == digest else ""
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return ""

@@ -1,0 +1,215 @@
+"""The process that fetches files of a remote dataset for a training process, and ends with it.
+
+It is a process of its own, because the client of object storage cannot be used in a process that was forked after its first use,
+as the workers of a DataLoader are. It computes digests while the training process reads. It reads what to do in lines of
+JSON, and answers to those of the kinds "manifest" and "need" with a line each: {}, or an error.
+
+    {"url": …, "folder": …, "cache_bytes": …, "patience_s": …}      the first line: the dataset
+    {"manifest": true}                                              fetch the manifest
+    {"need": [[name, n_bytes, sha256], …]}                          fetch these files now
+    {"order": [[[name, n_bytes, sha256], …], …]}                    the files, in groups, in the order in which they are needed
+    {"at": name}                                                    the group of this file is read now
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenmill_reader.cache_folder import Lock, is_there, make_room
+from tokenmill_reader.errors import OutageError, StorageError, TokenmillError
+from tokenmill_reader.fetch_file import fetch_file, fetch_manifest
+from tokenmill_reader.manifest import DatasetFile
+from tokenmill_reader.patience import with_patience
+from tokenmill_reader.remote_dataset import RemoteDataset
+from tokenmill_reader.visits import Visits
+
+_N_AHEAD = 3  # files that are fetched ahead at the same time
+_LOOK_AGAIN_S = 0.5  # for room, after an outage, and whether the training process is there
+_POLL_S = 0.02  # for a file that another process fetches
+
+
+class Fetching:
+    """What the threads of the process share."""
+
+    def __init__(self, dataset: RemoteDataset) -> None:
+        self._dataset = dataset
+        self._changed = threading.Condition()
+        self._visits = Visits([], dataset.cache_bytes)
+        self._failed: dict[str, TokenmillError] = {}  # files fetched ahead, until they are needed
+        self._in_hand: set[str] = set()
+        self._kept: set[str] = set()  # without a limit, what is there stays
+
+    def set_order(self, groups: list[list[DatasetFile]]) -> None:
+        """Files are fetched ahead in this order from now on."""
+        with self._changed:
+            self._visits = Visits(groups, self._dataset.cache_bytes)
+            self._changed.notify_all()
+
+    def set_at(self, name: str) -> None:
+        """The group with this file is read now."""
+        with self._changed:
+            self._visits.go_to(name)
+            self._changed.notify_all()
+
+    def need(self, files: list[DatasetFile]) -> None:
+        """Brings these files. Raises StorageError after a minute of outage, and ValidationError for a file that is wrong."""
+        for file in files:
+            self.set_at(file.name)
+        for file in files:
+            self._bring(file, files)
+
+    def _bring(self, file: DatasetFile, kept: Sequence[DatasetFile]) -> None:
+        folder, waited_s = self._dataset.folder, 0.0
+        lock = Lock(folder, file.name)
+        try:
+            while not lock.try_take():
+                if is_there(folder, file):  # another process uses it by now
+                    return
+                time.sleep(_POLL_S)
+            if (failed := self._failed.pop(file.name, None)) is not None:
+                raise failed
+            if is_there(folder, file):
+                return
+            while not self._has_room(file, kept, -1):
+                if waited_s > self._dataset.patience_s:
+                    raise StorageError(
+                        folder,
+                        f"no room for {file.name}: all other files of cache_bytes ({self._dataset.cache_bytes:,}) are in "
+                        "use by readers.",
+                        "Set a larger cache_bytes, or close readers that are not needed.",
+                    )
+                time.sleep(_LOOK_AGAIN_S)
+                waited_s += _LOOK_AGAIN_S
+            fetch_file(self._dataset, file, self.patient)
+        finally:
+            lock.release()
+
+    def patient(self, do: Any) -> Any:
+        """The result of `do()`, tried again during an outage."""
+        return with_patience(do, OutageError, _say, patience_s=self._dataset.patience_s)
+
+    def fetch_ahead(self) -> None:
+        """Brings the files that are needed next, for ever."""
+        while True:
+            with self._changed:
+                file = next((one for one in self._visits.ahead() if self._is_wanted(one)), None)
+                if file is None:
+                    self._changed.wait(_LOOK_AGAIN_S)
+                    continue
+                self._in_hand.add(file.name)
+            if not self._brought_ahead(file):
+                time.sleep(_LOOK_AGAIN_S)
+            with self._changed:
+                self._in_hand.discard(file.name)
+
+    def _is_wanted(self, file: DatasetFile) -> bool:
+        if any(file.name in names for names in (self._kept, self._in_hand, self._failed)):
+            return False
+        is_here = is_there(self._dataset.folder, file)
+        if is_here and self._dataset.cache_bytes is None:
+            self._kept.add(file.name)
+        return not is_here
+
+    def _brought_ahead(self, file: DatasetFile) -> bool:
+        """Whether it was of use to try. An outage is left to `need`."""
+        folder = self._dataset.folder
+        lock = Lock(folder, file.name)
+        try:
+            if not lock.try_take():
+                return False
+            if is_there(folder, file):
+                return True
+            if not self._has_room(file, self._visits.now, self._visits.next_use(file.name)):
+                return False
+            fetch_file(self._dataset, file, lambda do: do())
+            return True
+        except OutageError:
+            return False
+        except TokenmillError as error:
+            self._failed[file.name] = error
+            return True
+        except OSError as error:
+            self._failed[file.name] = _of_the_system(error, folder)
+            return True
+        finally:
+            lock.release()
+
+    def _has_room(self, file: DatasetFile, kept: Sequence[DatasetFile], latest: float) -> bool:
+        limit = self._dataset.cache_bytes
+        return make_room(self._dataset.folder, file, limit, self._visits.next_use, kept, latest)
+
+
+def main() -> None:
+    """Does what standard input says, to its end."""
+    given = json.loads(sys.stdin.readline())
+    dataset = RemoteDataset(given["url"], Path(given["folder"]), given["cache_bytes"], given["patience_s"])
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    fetching, is_ahead = Fetching(dataset), False
+    for line in sys.stdin:
+        told = json.loads(line)
+        if "at" in told:
+            fetching.set_at(told["at"])
+        elif "order" in told:
+            fetching.set_order([_files(group) for group in told["order"]])
+            for _ in range(0 if is_ahead else _N_AHEAD):
+                threading.Thread(target=fetching.fetch_ahead, daemon=True).start()
+            is_ahead = True
+        else:
+            answer = json.dumps(_answer(fetching, dataset, told))
+            try:
+                print(answer, flush=True)
+            except BrokenPipeError:
+                break
+    os._exit(0)  # threads may be in the middle of a file, which another process goes on with
+
+
+def _answer(fetching: Fetching, dataset: RemoteDataset, told: dict[str, Any]) -> dict[str, Any]:
+    try:
+        if "need" in told:
+            fetching.need(_files(told["need"]))
+        else:
+            fetch_manifest(dataset, fetching.patient)
+    except TokenmillError as error:
+        return _as_json(error)
+    except OSError as error:
+        return _as_json(_of_the_system(error, dataset.folder))
+    return {}
+
+
+def _as_json(error: TokenmillError) -> dict[str, Any]:
+    kind = "ValidationError" if error.code.startswith("TM5") else "StorageError"
+    return {"kind": kind, "where": error.where, "what": error.what.split("\n"), "fix": error.fix}
+
+
+def _of_the_system(error: OSError, folder: Path) -> StorageError:
+    return StorageError(
+        error.filename or folder,
+        f"{error.strerror or error}.",
+        "Free the disk of the cache or set a lower cache_bytes, or name another folder.",
+    )
+
+
+def _files(given: list[list[Any]]) -> list[DatasetFile]:
+    return [DatasetFile(*one) for one in given]
+
+
+def _end_with(parent: int) -> None:
+    """Ends the process when its parent has ended, of whose pipe forks of it hold copies."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK_AGAIN_S)
+    os._exit(0)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
