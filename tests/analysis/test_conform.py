@@ -101,6 +101,15 @@ def test_a_tokenizer_that_changed_after_it_was_made_is_found_by_the_command_and_
     assert (code, results["tokenizers"]["verdict"]) == (1, "other")
 
 
+def test_a_chat_template_that_refuses_every_conversation_is_told(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "chat_template.jinja").write_text("{{ raise_exception('no names') }}", encoding="utf-8")
+    [found] = conform(folder, ["tokenizers"])
+    assert found.verdict == "same"
+    assert "conversations are left out: " in (said := capfd.readouterr().err) and "no names" in said
+
+
 def test_a_normalizer_that_tiktoken_does_not_have_is_found(folder: Path) -> None:
     document = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     (folder / "tokenizer.json").write_text(json.dumps(document | {"normalizer": {"type": "NFC"}}), encoding="utf-8")

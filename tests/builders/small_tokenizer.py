@@ -12,14 +12,15 @@ from tokenmill.conform.program import write_program
 from tokenmill.tokenizer.chat_files import replace_chat_files
 
 
-def small_tokenizer(folder: Path) -> Path:
+def small_tokenizer(folder: Path, pattern: str = "gpt2") -> Path:
     """Writes a tokenizer of 900 tokens with the chat template chatml into a new folder, which is returned."""
-    counter = Counter("gpt2")
+    counter = Counter(pattern)
     counter.update([*PANEL.values(), *PANEL.values()])
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    made = train_vocab(counter.finish(), vocab_size=900, pattern="gpt2", special_tokens=special)
+    made = train_vocab(counter.finish(), vocab_size=900, pattern=pattern, special_tokens=special)
     folder.mkdir()
     made.save(folder)
+    replace_chat_files(folder, template_text("chatml"), {})
     return with_card(folder, made)
 
 
@@ -29,5 +30,4 @@ def with_card(folder: Path, tokenizer: Tokenizer) -> Path:
     write_golden(golden, folder)
     write_card(make_card(tokenizer, golden, None, None), folder)
     write_program(folder)
-    replace_chat_files(folder, template_text("chatml"), {})
     return folder

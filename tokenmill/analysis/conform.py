@@ -89,7 +89,7 @@ def _conversations(
     folder: Path, tokenizer: Tokenizer, texts: Sequence[str]
 ) -> Iterator[tuple[str, list[dict[str, str]], list[int]]]:
     """Yields conversations with their ids by the tokenizer's default chat template, if it has one. Those that it refuses are left
-    out."""
+    out, and if these are all of them, prints why."""
     template = chat_templates_of(folder).get(DEFAULT)
     if template is None or not texts:
         return
@@ -98,10 +98,14 @@ def _conversations(
     except TemplateError as error:
         say(f"conform: conversations are left out: {error}")
         return
+    n_left = N_CONVERSATIONS
     for i, messages in enumerate(generated_conversations(texts, N_CONVERSATIONS)):
         try:
             rendered = pa.array([msgspec.json.encode({"messages": messages}).decode()], pa.large_string())
             [ids] = encoder.encode_batch(rendered).input_ids.to_pylist()
-        except ChatError:
+        except ChatError as error:
+            n_left -= 1
+            if not n_left:
+                say(f"conform: conversations are left out: {error}")
             continue
         yield f"conversation/{i}", messages, ids
