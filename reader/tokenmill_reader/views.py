@@ -201,7 +201,8 @@ class Indexed:
     def source_ids(self, i: int, sources: SourceIds) -> Starts:
         """See Documents."""
         pieces, low, high = self._find(i)
-        return np.concatenate([sources.of(pieces.part.item(k), pieces.row.item(k), 1) for k in range(low, high)])
+        numbers = [self.blocks.number_of(pieces.part.item(k), pieces.row.item(k)) for k in range(low, high)]
+        return np.concatenate([sources.of(*self.blocks.place_of(number), 1) for number in numbers])
 
     def loss_mask(self, i: int) -> Mask:
         """See Documents."""
