@@ -15,11 +15,14 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from tests.builders.pieces import PIECES, PLAIN
 from tests.builders.teams import cli, run
 from tests.conftest import DOCUMENTS, REPOSITORY, Project
 from tokenmill.cli.main import make_parser
 from tokenmill.config.load_params import load_params
 from tokenmill.error_pages import error_pages
+from tokenmill.tokenizer.conversions.convert import convert
+from tokenmill.tokenizer.conversions.pieces import document_of
 
 README = REPOSITORY / "README.md"
 PAGES = [README, *sorted((REPOSITORY / "docs").rglob("*.md"))]
@@ -179,7 +182,11 @@ def change_a_parameter(project: Project, bare: Path) -> None:
 
 
 def prepare_tokenizer(project: Project, bare: Path) -> None:
-    """The reader of the page on other tokenizers has one."""
+    """The reader of the page on other tokenizers has one, and a model of SentencePiece."""
+    pieces = project.root / "pieces.json"
+    pieces.write_text(json.dumps(document_of(PIECES, False, PLAIN, "a")), encoding="utf-8")
+    convert(pieces, project.root, "sentencepiece")
+    (project.root / "tokenizer.model").rename(project.root / "model.model")
     shutil.copy(project.root / "data/tokenizer/tokenizer.json", project.root)
 
 
@@ -238,6 +245,7 @@ def test_a_page_runs_and_prints_what_it_shows(page: str, built: Project, tmp_pat
         "git@example.org:team/tokens.git": str(bare),
         "/mnt/team/store": str(tmp_path / "store"),
         "OLD": "HEAD~1",
+        "--top 4096": "--top 128",
         "NEW.jsonl": str(tmp_path / "new.jsonl"),
     }
     (tmp_path / "new.jsonl").write_text('{"id": "new", "text": "one more document"}\n', encoding="utf-8")
