@@ -107,9 +107,9 @@ def pieces_of(form: Form) -> tuple[list[Piece], bool]:
     vocab: dict[str, int] = model["vocab"]
     added = document["added_tokens"]
     kinds = {one["id"]: Kind.CONTROL if one["special"] else Kind.USER_DEFINED for one in added}
-    if (unknown := vocab.get(model["unk_token"] or "")) is not None:
+    if (unknown := vocab.get(model.get("unk_token") or "")) is not None:
         kinds[unknown] = Kind.UNKNOWN
-    if model["byte_fallback"]:
+    if model.get("byte_fallback"):
         kinds |= {vocab[text]: Kind.BYTE for text in BYTE_TOKENS if text in vocab}
     texts = {id: text for text, id in vocab.items()} | {one["id"]: one["content"] for one in added}
     if sorted(texts) != list(range(len(texts))):
