@@ -35,7 +35,7 @@ fuzz: setup ## random, damaged files to whatever reads files of others, and rand
 	@TOKENMILL_FUZZ_SEED=$$(date +%s) TOKENMILL_FUZZ_SECONDS=$(or $(SECONDS),600) cargo test --manifest-path core/Cargo.toml --locked --quiet --lib fuzzed_
 
 test-interop: setup .interop-venv/.installed ## every file format read by the tool whose format it is (5 GB of packages, as torch is among them)
-	@.interop-venv/bin/python -m pytest interop
+	@PYTHONPATH="$(CURDIR)" .interop-venv/bin/python -m pytest interop --ignore interop/test_conform.py
 
 test-conform: setup .conform-venv/.installed ## the ids of ten tokenizers in every library that `tokenmill conform` knows, and that a changed file is found
 	@PYTHONPATH="$(CURDIR)" .conform-venv/bin/python -m pytest -s interop/test_conform.py
