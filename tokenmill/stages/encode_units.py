@@ -27,7 +27,7 @@ from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens_digest import TokensDigest
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts
-from tokenmill.errors import ChatError, CorpusError, SpecialTokenError
+from tokenmill.errors import ChatError, SpecialTokenError
 from tokenmill.formats.parquet import write_tokens
 from tokenmill.formats.tokens import id_type, rows, schema
 from tokenmill.pipeline.code_digest import code_digest
@@ -35,6 +35,7 @@ from tokenmill.pipeline.unit_content import content
 from tokenmill.rounds import Task
 from tokenmill.stages.encode_chat import check_stopped, is_sure
 from tokenmill.stages.encoder import Encoder
+from tokenmill.stages.refusals import refused_in
 from tokenmill.storage.unit_store import UnitStore, unit_key
 
 
@@ -113,7 +114,8 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
             name, row = self.unit.pieces[batch.piece(error.index)].shard.name, batch.rows()[error.index].as_py()
             if isinstance(error, SpecialTokenError):
                 raise SpecialTokenError(row, error.byte_offset, error.token, f"{name}, row {row}") from None
-            raise CorpusError(*error.inside(f"{name}, row {row}"), code=error.code) from None
+            assert self.encoder.chat is not None
+            raise refused_in(self.encoder.chat, batch, name, error) from None
 
 
 class UnitFiles:

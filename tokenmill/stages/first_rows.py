@@ -36,6 +36,7 @@ from tokenmill.errors import (
     SpecialTokenError,
     UnitTimeoutError,
 )
+from tokenmill.stages.refusals import refused_in
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _N_FILES_MIN, _N_FILES_MAX = 5, 100
@@ -232,8 +233,7 @@ def _check_chat(shard: Shard, batch: Batch, wanted: Requirements) -> None:
         first = next(wanted.chat.samples(first)).slice(0, _N_ENCODED)
         wanted.chat.encode_batch(first.messages)
     except ChatError as error:
-        row = first.rows()[error.index].as_py()
-        raise CorpusError(*error.inside(f"{shard.name}, row {row}"), code=error.code) from None
+        raise refused_in(wanted.chat, first, shard.name, error) from None
     except UnitTimeoutError as error:
         raise CorpusError(
             shard.name,
