@@ -18,7 +18,7 @@ from tokenmill_reader.cache_folder import Lock, is_there
 from tokenmill_reader.errors import ParamsError, StorageError
 from tokenmill_reader.manifest import DatasetFile
 from tokenmill_reader.quantities import size
-from tokenmill_reader.remote_dataset import RemoteDataset
+from tokenmill_reader.urls import RemoteDataset
 
 _END_S = 5.0
 
@@ -59,22 +59,13 @@ class CachedFiles:
         """Raises ParamsError if the parts of one of these groups, which are needed together, do not fit into `cache_bytes`."""
         limit = self._dataset.cache_bytes
         needed = max((sum(self._part_bytes[part] for part in group) for group in groups), default=0)
-        if limit is None or needed <= limit:
-            return
-        if len(groups) == 1:
+        if limit is not None and needed > limit:
             raise ParamsError(
                 "shuffle: block",
-                f"expected a number of parts that fit into cache_bytes ({size(limit)}); found none, which needs all "
-                f"{len(self._part_bytes):,} parts ({size(needed)}).",
-                "Give block=, such as block=64, or a larger cache_bytes.",
+                f"expected parts that fit into cache_bytes ({size(limit)}); found {max(map(len, groups)):,} that are read "
+                f"together, with {size(needed)}.",
+                "Give a block, such as block=64, or a smaller one; or a larger cache_bytes, of twice a block at best.",
             )
-        raise ParamsError(
-            "shuffle: block",
-            f"expected parts that fit into cache_bytes ({size(limit)}); found {max(map(len, groups)):,} with "
-            f"{size(needed)}.",
-            "Give a smaller block, or a larger cache_bytes: twice the size of a block, so that the next one is fetched "
-            "ahead.",
-        )
 
     def set_order(self, groups: Sequence[Sequence[int]]) -> None:
         """The parts will be read in this order; those of a group together."""

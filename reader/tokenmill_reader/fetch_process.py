@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,14 @@ from tokenmill_reader.cache_folder import Lock, is_there, make_room
 from tokenmill_reader.errors import OutageError, StorageError, TokenmillError
 from tokenmill_reader.fetch_file import fetch_file, fetch_manifest
 from tokenmill_reader.manifest import DatasetFile
-from tokenmill_reader.patience import with_patience
-from tokenmill_reader.remote_dataset import RemoteDataset
-from tokenmill_reader.visits import Visits
+from tokenmill_reader.object_errors import with_patience
+from tokenmill_reader.urls import RemoteDataset
 
 _N_AHEAD = 3  # files that are fetched ahead at the same time
 _LOOK_AGAIN_S = 0.5  # for room, after an outage, and whether the training process is there
 _POLL_S = 0.02  # for a file that another process fetches
+_N_FEW = 3  # groups
+_N_FILES_AHEAD_MIN = 8  # parts have one or two
 
 
 class Fetching:
@@ -59,7 +60,7 @@ class Fetching:
             self._changed.notify_all()
 
     def need(self, files: list[DatasetFile]) -> None:
-        """Brings these files. Raises StorageError after a minute of outage, and ValidationError for a file that is wrong."""
+        """Brings these files. Raises the errors that CachedFiles.hold describes."""
         for file in files:
             self.set_at(file.name)
         for file in files:
@@ -144,6 +145,51 @@ class Fetching:
     def _has_room(self, file: DatasetFile, kept: Sequence[DatasetFile], latest: float) -> bool:
         limit = self._dataset.cache_bytes
         return make_room(self._dataset.folder, file, limit, self._visits.next_use, kept, latest)
+
+
+class Visits:
+    """Groups of files that are read one after another; files of a group are needed together. After the last group comes the first
+    one again, in the next epoch.
+
+    `cache_bytes`: half of it is for files of later groups; None: no limit.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[DatasetFile]], cache_bytes: int | None) -> None:
+        self._groups = groups
+        self._group_of = {file.name: i for i, group in enumerate(groups) for file in group}
+        self._n_ahead_max = max(_N_FILES_AHEAD_MIN, max(map(len, groups), default=0))
+        self._bytes_ahead_max = float("inf") if cache_bytes is None else cache_bytes // 2
+        self._is_in_order = self._n_ahead_max == _N_FILES_AHEAD_MIN
+        self._at = 0
+
+    def go_to(self, name: str) -> None:
+        """The group with this file is read now. A file of no group changes nothing."""
+        self._at = self._group_of.get(name, self._at)
+
+    def next_use(self, name: str) -> float:
+        """How many groups later a file is needed; 0: now. A file of no group comes last. A group of one part that was passed just
+        now counts as the next one, since another process may not have come to it yet."""
+        group, n_groups = self._group_of.get(name), len(self._groups)
+        if group is None:
+            return float(n_groups)
+        later = (group - self._at) % n_groups
+        return 0.5 if later == n_groups - 1 > _N_FEW and self._is_in_order else later
+
+    @property
+    def now(self) -> Sequence[DatasetFile]:
+        """The files of the group that is read now."""
+        return self._groups[self._at]
+
+    def ahead(self) -> Iterator[DatasetFile]:
+        """The files of this group, then those of the next ones in this epoch, whether they are here or not."""
+        n_files, n_bytes = 0, 0
+        for i in range(self._at, len(self._groups)):
+            for file in self._groups[i]:
+                if i > self._at:
+                    n_files, n_bytes = n_files + 1, n_bytes + file.n_bytes
+                    if n_files > self._n_ahead_max or n_bytes > self._bytes_ahead_max:
+                        return
+                yield file
 
 
 def main() -> None:

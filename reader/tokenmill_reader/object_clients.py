@@ -16,7 +16,7 @@ from tokenmill_reader.urls import shown_address
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-# A request is tried for some seconds here. Who reads tries longer (tokenmill_reader.patience).
+# A request is tried for some seconds here. Who reads tries longer (tokenmill_reader.object_errors).
 _RETRIES: Any = {
     "max_retries": 3,
     "retry_timeout": timedelta(seconds=30),

@@ -18,8 +18,7 @@ from tokenmill_reader.errors import ParamsError
 from tokenmill_reader.manifest import Manifest
 from tokenmill_reader.order import Order, order_key
 from tokenmill_reader.rank_iterator import RankIterator
-from tokenmill_reader.remote_dataset import RemoteDataset, remote_dataset
-from tokenmill_reader.urls import dataset_folder
+from tokenmill_reader.urls import RemoteDataset, dataset_folder, remote_dataset
 from tokenmill_reader.views import Documents, Indexed, Rows, View, Windows
 
 if TYPE_CHECKING:

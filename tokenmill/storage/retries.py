@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from tokenmill.console import say
 from tokenmill.errors import PassingError
-from tokenmill_reader import patience
-from tokenmill_reader.patience import PATIENCE_S
+from tokenmill_reader import object_errors
+from tokenmill_reader.object_errors import PATIENCE_S
 
 T = TypeVar("T")
 
@@ -37,4 +37,4 @@ def wait_after(error: PassingError, n_tried: int) -> None:
 
 def with_patience(do: Callable[[], T], ended: Event | None = None) -> T:
     """The result of `do()`. As long as it raises PassingError, it is tried again for a minute, or until `ended`."""
-    return patience.with_patience(do, PassingError, say, ended, PATIENCE_S)
+    return object_errors.with_patience(do, PassingError, say, ended, PATIENCE_S)
