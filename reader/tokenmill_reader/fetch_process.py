@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill_reader.cache_folder import Lock, is_there, make_room
-from tokenmill_reader.errors import OutageError, StorageError, TokenmillError
+from tokenmill_reader.errors import OutageError, StorageError, TokenmillError, ValidationError
 from tokenmill_reader.fetch_file import fetch_file, fetch_manifest
 from tokenmill_reader.manifest import DatasetFile
 from tokenmill_reader.object_errors import with_patience
@@ -230,7 +230,7 @@ def _answer(fetching: Fetching, dataset: RemoteDataset, told: dict[str, Any]) ->
 
 
 def _as_json(error: TokenmillError) -> dict[str, Any]:
-    kind = "ValidationError" if error.code.startswith("TM5") else "StorageError"
+    kind = "ValidationError" if isinstance(error, ValidationError) else "StorageError"
     return {"kind": kind, "where": error.where, "what": error.what.split("\n"), "fix": error.fix}
 
 
