@@ -78,7 +78,7 @@ def draft_vocab(
             "--vocab-size", f"expected {len(counts):,} or more, as many as the tokenizer has ids; found {size:,}."
         )
     if not 0 < top <= size:
-        raise ParamsError("--top", f"expected 1 to {size:,}, the size of the vocabulary; found {top:,}.")
+        raise ParamsError("--top", f"expected 1 to {size:,}, the size of the vocabulary; found {top:,}.", "Give --top.")
     facts = _facts(manifest, counts, size, top, trained_only)
     for name, content in _files(counts, facts).items():
         with write_atomic(directory / name) as path:

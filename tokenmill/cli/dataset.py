@@ -103,7 +103,9 @@ def _add_draft_vocab(commands: "Commands") -> None:
     )
     draft.add_argument("--trained-only", action="store_true", help="count only where the loss mask is 1")
     draft.add_argument(
-        "--check", action="store_true", help="write nothing, and compare the files in DIR with the dataset"
+        "--check",
+        action="store_true",
+        help="write nothing, and compare the files in DIR with the dataset, by the settings in their draft_vocab.json",
     )
     draft.set_defaults(run=_draft_vocab)
 

@@ -83,6 +83,12 @@ def test_vocab_and_merges_come_back_with_the_pattern_that_is_given(tmp_path: Pat
     assert [after.encode(text) for text in TEXTS[:4]] == [before.encode(text) for text in TEXTS[:4]]
 
 
+@pytest.mark.parametrize("format", ["sentencepiece", "gguf"])
+def test_a_folder_stands_for_the_file_of_another_program_in_it(tmp_path: Path, format: str) -> None:
+    convert(characters(tmp_path), tmp_path / "there", format)
+    assert read_form(tmp_path / "there").tokenizer.tokens == Tokenizer.load(tmp_path).tokens
+
+
 def test_a_tekken_json_has_its_special_tokens_before_the_others(tmp_path: Path) -> None:
     tokens = [*(bytes([byte]) for byte in range(256)), b"ab", b" ab"]
     vocab = [

@@ -21,6 +21,7 @@ _WRITERS: dict[str, Callable[[Form], dict[str, bytes]]] = {
 }
 FORMATS = (TOKENIZER_JSON, *_WRITERS)
 """What a tokenizer can be converted to."""
+_OTHERS = ("*.gguf", "*.model", "tekken.json", "vocab.json")
 _NAMES = ("eos_token", "bos_token", "pad_token", "unk_token")
 
 
@@ -30,7 +31,7 @@ def convert(
     """Writes a tokenizer into a directory in one of FORMATS, and returns the files.
 
     `source`: a folder or file that `Tokenizer.load` takes, a SentencePiece .model, a .gguf, a tekken.json, or a vocab.json with
-    merges.txt beside it. `pattern`: how text is split, for files that do not say it.
+    merges.txt beside it; also the folder of such a file. `pattern`: how text is split, for files that do not say it.
 
     Raises TokenizerError for a file that cannot be read, and for a tokenizer to which the format would give other ids."""
     form, directory = read_form(Path(source), pattern), Path(directory)
@@ -49,6 +50,7 @@ def convert(
 
 def read_form(source: Path, pattern: str | None = None) -> Form:
     """Reads a tokenizer in any format that `convert` takes. Raises TokenizerError."""
+    source = _file_of(source)
     names: dict[str, str] = {}
     template = None
     if source.suffix == ".model":
@@ -63,6 +65,13 @@ def read_form(source: Path, pattern: str | None = None) -> Form:
         return loaded(source, pattern)
     content = json.dumps(document, ensure_ascii=False).encode()
     return Form(Tokenizer.of(read_json(content, str(source)), str(source), CACHE_MB_MAX), str(source), names, template)
+
+
+def _file_of(source: Path) -> Path:
+    """The file of another program in a folder without a tokenizer.json; anything else as it is."""
+    if not source.is_dir() or (source / TOKENIZER_JSON).is_file():
+        return source
+    return next((file for glob in _OTHERS for file in sorted(source.glob(glob))), source)
 
 
 def loaded(source: Path, pattern: str | None = None) -> Form:
