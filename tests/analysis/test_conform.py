@@ -143,6 +143,7 @@ WHY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", FOREIGN)
 def test_nothing_that_a_library_does_hangs_or_ends_the_command(
     what: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -223,6 +223,7 @@ def test_files_that_were_read_before_are_not_estimated(project: Project) -> None
     assert plan_of(project, **few).ranges["documents"].low < manifest.n_documents
 
 
+@pytest.mark.slow
 def test_tokens_are_less_sure_where_another_tokenizer_will_be_learned(project: Project) -> None:
     project.build()
     project.write("new.jsonl", texts_of(3000, 2))

@@ -107,6 +107,7 @@ def test_the_memory_is_that_of_the_parts() -> None:
     assert peak_bytes < 1 << 20 and sum(map(sys.getsizeof, order.blocks)) < 1 << 16
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 8)), max_size=6), st.integers(1, 8))
 def test_ranks_that_go_on_in_other_numbers_read_the_undisturbed_order(
     folder: Path, runs: list[tuple[int, int]], block: int

@@ -217,6 +217,7 @@ def test_a_file_in_the_cache_that_lost_its_end_is_fetched_again(stored: Stored, 
     assert tokenmill.open(stored.url, cache=tmp_path / "cache")[0].item(0) == 0
 
 
+@pytest.mark.slow
 def test_an_outage_is_an_error_after_the_patience_and_what_is_there_is_read(stored: Stored, tmp_path: Path) -> None:
     remote = remote_dataset(stored.url, tmp_path / "cache", None, patience_s=0.5)
     assert remote is not None

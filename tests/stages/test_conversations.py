@@ -326,6 +326,7 @@ PLAIN_TALKS = [
 ]
 
 
+@pytest.mark.slow
 def test_a_trained_tokenizer_has_the_template_of_its_conversations(talks: Project) -> None:
     write_talks(talks, "plain", PLAIN_TALKS)
     (talks.root / "data/raw/plain").rename(talks.root / "data/raw/a.jsonl")
@@ -351,6 +352,7 @@ def test_a_trained_tokenizer_has_the_template_of_its_conversations(talks: Projec
     assert not (talks.root / "data/tokenizer/chat_template.jinja").exists()
 
 
+@pytest.mark.slow
 def test_an_imported_tokenizer_gets_the_template_that_is_asked_for(talks: Project) -> None:
     write_talks(talks, "plain", PLAIN_TALKS)
     (talks.root / "data/raw/plain").rename(talks.root / "data/raw/a.jsonl")

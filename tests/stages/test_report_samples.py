@@ -49,6 +49,7 @@ def texts(sample: dict[str, Any]) -> dict[str | None, str]:
     return found
 
 
+@pytest.mark.slow
 def test_trained_tokens_are_shown_by_the_part_of_an_answer_that_they_are(talks: Project) -> None:
     write(talks, {"id": "a", "messages": THINKING})
     talks.set(encode__chat={"template": "qwen3"})

@@ -92,6 +92,7 @@ def test_the_report_counts_samples_conversations_and_repeated_tokens(talks: Proj
     assert "4 samples of 3 conversations" in (talks.root / "data/report/report.html").read_text()
 
 
+@pytest.mark.slow
 def test_plan_and_doctor_look_at_samples(talks: Project) -> None:
     assert cli(talks, "doctor").returncode == 0
     assert cli(talks, "plan").returncode == 0
