@@ -213,6 +213,7 @@ def test_shards_that_were_cut_are_read_where_they_were_cut(project: Project) -> 
     assert check(project.root / "data", with_source=False).result == "right"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["normalizing", "not byte-level"])
 def test_a_tokenizer_that_changes_text_is_compared_with_what_it_encodes(project: Project, kind: str) -> None:
     cut(project)

@@ -57,6 +57,7 @@ def repeated(text: str, n: int, kind: str) -> pa.Array:
     return pa.Array.from_buffers(pa.string_view(), n, [None, pa.py_buffer(one[1].to_pybytes() * n), *one[2:]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("new", NEW)
 @pytest.mark.parametrize("kind", ["dictionary", "view"])
 def test_rows_that_share_a_long_value_are_read_few_at_a_time(
@@ -68,6 +69,7 @@ def test_rows_that_share_a_long_value_are_read_few_at_a_time(
     assert sum(map(len, documents(tmp_path / "a.arrow"))) == 400 * 2 * MB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("new", NEW)
 def test_a_record_batch_that_is_too_large_once_decoded_is_refused_before(
     tmp_path: Path, new: Callable[..., Any]

@@ -133,6 +133,7 @@ def ids_of(project: Project) -> list[str]:
     return sorted(pq.read_table(project.root / "data/tables/documents.parquet")["id"].to_pylist())
 
 
+@pytest.mark.slow
 def test_a_build_reads_files_of_any_name_as_the_parameter_says(code: Project) -> None:
     code.build()
     assert ids_of(code) == ["a", "b", "c", "src/a.py", "src/deep/b.py"]

@@ -82,6 +82,7 @@ def test_an_encoding_that_fails_at_its_end_leaves_dataset_and_quarantine(
     assert len(quarantine(project)) == 3
 
 
+@pytest.mark.slow
 def test_the_policy_is_fail_unless_said_otherwise_and_the_limit_holds(project: Project) -> None:
     spoil(project)
     done = project.cli("build")
@@ -99,6 +100,7 @@ def test_the_policy_is_fail_unless_said_otherwise_and_the_limit_holds(project: P
     assert project.cli("build").returncode == 2
 
 
+@pytest.mark.slow
 def test_the_quarantine_of_a_cut_shard_is_that_of_the_whole_one(new_project: Callable[[str], Project]) -> None:
     lines = [
         BAD_LINES[i % 3] if i % 7 == 3 else json.dumps({"id": i, "text": f"document {i}"}).encode() + b"\n"

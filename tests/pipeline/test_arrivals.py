@@ -61,6 +61,7 @@ def test_files_that_arrive_at_any_moment_of_a_build_are_told_and_read_by_the_nex
     assert set(project.actions(project.build()).values()) == {"up to date"}
 
 
+@pytest.mark.slow
 def test_a_stage_that_is_up_to_date_stays_so_when_a_file_arrives_before_it_is_looked_at(project: Project) -> None:
     project.build()
     done = build_while(project, lambda moment: project.write("late.jsonl", [moment]))
@@ -68,6 +69,7 @@ def test_a_stage_that_is_up_to_date_stays_so_when_a_file_arrives_before_it_is_lo
     assert project.actions(project.build())["encode"] == "run"
 
 
+@pytest.mark.slow
 def test_a_file_that_arrives_in_an_input_that_dvc_would_record_ends_the_build(project: Project) -> None:
     """dvc.yaml names the folder of documents by a variable, which only DVC resolves."""
     with project.edited("dvc.yaml") as pipeline:

@@ -14,6 +14,7 @@ from tokenmill import Tokenizer
 STAGES = ["count", "train-vocab", "encode", "validate"]
 
 
+@pytest.mark.slow
 def test_a_build_leaves_a_dataset_that_decodes_to_its_documents(project: Project) -> None:
     done = project.run("tokenmill", "build")  # in a process of its own, as users do; the tests below save its imports
     assert done.returncode == 0, done.stderr
@@ -66,6 +67,7 @@ def test_run_values_change_nothing(project: Project) -> None:
     assert project.actions(project.build()) == dict.fromkeys(STAGES, "up to date")
 
 
+@pytest.mark.slow
 def test_a_value_set_back_is_restored_without_work(project: Project) -> None:
     project.build()
     before = project.outputs()
@@ -272,6 +274,7 @@ def test_a_stage_alone_says_which_must_be_built_first(project: Project, stage: s
     assert f"`tokenmill build --only {first}`" in line
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_the_manifest_is_told_with_its_path(project: Project) -> None:
     project.build()
     (project.root / "data/tokens/manifest.json").unlink()

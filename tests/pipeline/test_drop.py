@@ -47,6 +47,7 @@ def dropping(project: Project) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_a_line_makes_only_the_units_anew_that_have_the_document(dropping: Project) -> None:
     assert dropped(dropping) == []
     dropping.dvc("freeze", "train-vocab")  # another tokenizer would redo every unit
@@ -77,6 +78,7 @@ def test_a_line_makes_only_the_units_anew_that_have_the_document(dropping: Proje
     assert (report["documents"], report["documents_dropped"]) == (4, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit_bytes_min", [0, 1_000_000])
 def test_outputs_are_those_of_a_corpus_without_the_documents(
     new_project: Callable[[str], Project], unit_bytes_min: int

@@ -49,6 +49,7 @@ def test_a_changed_a_new_and_a_renamed_shard_are_all_that_is_done_again(project:
     assert names == {f"{name}.jsonl.parquet" for name in ("a", "b", "c", "deep/d", "f", "g")}
 
 
+@pytest.mark.slow
 def test_with_positions_as_ids_a_part_that_moves_is_made_again(project: Project) -> None:
     project.set(source__id_column=None, source__unit_bytes_max=2000)
     texts = [f"document {i}" for i in range(300)]
@@ -65,6 +66,7 @@ def test_with_positions_as_ids_a_part_that_moves_is_made_again(project: Project)
     ]
 
 
+@pytest.mark.slow
 def test_a_part_that_moves_keeps_its_tokens_and_its_documents_have_their_new_rows(project: Project) -> None:
     """In the document index, in the files of OLMo, and in what verify finds."""
     project.set(source__unit_bytes_max=2000, encode__formats=["olmo"], encode__splits={"train": 0.5, "test": 0.5})
@@ -120,6 +122,7 @@ def test_equal_shards_are_one_unit(project: Project) -> None:
     assert len(units) == 2
 
 
+@pytest.mark.slow
 def test_another_tokenizer_encodes_everything_and_the_old_one_comes_back_without_work(project: Project) -> None:
     build(project)
     project.set(train_vocab__vocab_size=270)

@@ -280,6 +280,7 @@ def test_another_weight_or_name_redoes_no_unit(project: Project) -> None:
     assert check(project).result == "right"
 
 
+@pytest.mark.slow
 def test_a_list_of_documents_to_leave_out_is_for_all_sources(project: Project) -> None:
     with_fixed_tokenizer(project)
     digest = hashlib.sha256(NOTES[2].encode()).hexdigest()

@@ -47,6 +47,7 @@ def texts_of(n: int, seed: int) -> list[str]:
     return [" ".join(rng.choices(words, weights, k=int(20 + rng.expovariate(1 / 150)))) for _ in range(n)]
 
 
+@pytest.mark.slow
 def test_a_plan_of_a_small_corpus_reads_all_of_it_touches_nothing_and_holds(project: Project) -> None:
     before = {path: path.read_bytes() for path in (project.root / "data").rglob("*") if path.is_file()}
     done = project.cli("plan")
@@ -177,6 +178,7 @@ def test_a_budget_that_can_only_be_a_slip_is_refused_by_the_plan(project: Projec
     assert "Do not build yet: sources.web.tokens: 100,000,000,000,000 are about" in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_finished_units_cost_nothing(project: Project) -> None:
     project.set(source__unit_bytes_min=0)
     project.build()

@@ -45,6 +45,7 @@ def imported_packages(path: Path) -> set[str]:
     return names
 
 
+@pytest.mark.slow
 def test_a_wheel_asks_for_every_package_that_it_imports() -> None:
     """What it imports and another package brings along may be gone with that package's next version."""
     asked = {canonicalize_name(one.name) for one in asked_packages()}
@@ -58,6 +59,7 @@ def test_a_wheel_asks_for_every_package_that_it_imports() -> None:
     assert [name for name in sorted(imported) if not asked & {*map(canonicalize_name, distributions[name])}] == []
 
 
+@pytest.mark.slow
 def test_a_wheel_imports_every_package_that_it_asks_for() -> None:
     bounded_for_prefect = {"fastapi", "sqlalchemy"}
     imported = set().union(*map(imported_packages, SOURCES))

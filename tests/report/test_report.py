@@ -108,6 +108,7 @@ def test_the_same_dataset_gives_the_same_bytes_and_dvc_shows_the_plots(two_langu
     assert set(plot["revisions"]) == {"HEAD", "workspace"}
 
 
+@pytest.mark.slow
 def test_the_page_is_written_again_where_it_is_missing_or_of_another_report(two_languages: Project) -> None:
     project = two_languages
     project.build()
@@ -123,6 +124,7 @@ def test_the_page_is_written_again_where_it_is_missing_or_of_another_report(two_
         assert is_current(project.root)
 
 
+@pytest.mark.slow
 def test_a_broken_gate_fails_the_build_with_a_table_and_leaves_the_page(two_languages: Project) -> None:
     project = two_languages
     project.set(
@@ -147,6 +149,7 @@ def test_a_broken_gate_fails_the_build_with_a_table_and_leaves_the_page(two_lang
     assert "gate 'gini.languages <= 1 * published': not compared: no version is published yet" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_gate_compares_with_the_highest_published_version(two_languages: Project) -> None:
     project = two_languages
     project.build()

@@ -181,6 +181,7 @@ def test_a_dataset_whose_masks_are_all_alike_is_refused(
     assert all(set(row["loss_mask"]) == {1} for row in rows(talks).values())
 
 
+@pytest.mark.slow
 def test_a_format_without_masks_takes_conversations_whose_tokens_are_all_trained(talks: Project) -> None:
     talks.set(encode__formats=["megatron"])
     done = cli(talks, "build")
@@ -231,6 +232,7 @@ def test_olmo_core_gets_conversations_that_end_with_a_token_of_their_own(talks: 
     assert "token_ids_part_00000.npy: item 0: loss_mask from 0 on: found [1" in said
 
 
+@pytest.mark.slow
 def test_conversations_that_lose_their_answer_are_counted_and_limited(talks: Project) -> None:
     long = [("user", "the cat sat on the mat and " * 20), ("assistant", "no")]
     write_talks(talks, "c.jsonl", [[("user", "dog"), ("assistant", "log")], long])
@@ -397,6 +399,7 @@ def test_an_imported_tokenizer_keeps_its_chat_template(talks: Project) -> None:
     assert done.returncode == 2 and "not the tokenizer that tokenmill.lock pins" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_template_for_conversations_with_tools_is_kept_with_the_dataset(talks: Project) -> None:
     build(talks)
     assert "tool_use_template" not in (talks.root / "data/tokens/manifest.json").read_text(encoding="utf-8")
@@ -426,6 +429,7 @@ def test_a_template_for_conversations_with_tools_is_kept_with_the_dataset(talks:
     assert tokenizer.decode(rows(talks)["tools"]["input_ids"]).startswith("tools<")
 
 
+@pytest.mark.slow
 def test_a_dataset_without_a_stop_token_is_refused_with_the_ways_out(talks: Project) -> None:
     text = PLAIN.replace("<|im_end|>", "")
     (talks.root / "next.jinja").write_text(text)

@@ -52,6 +52,7 @@ def many_talks(project: Project, n: int, n_answers: int) -> None:
     write_talks(project, "c.jsonl", talks)
 
 
+@pytest.mark.slow
 def test_every_trained_message_is_a_row_that_verify_and_locate_know_by_its_conversation(talks: Project) -> None:
     build(talks)
     tokenizer, found, places = Tokenizer.load(talks.root / "data/tokenizer"), rows(talks), index(talks)
@@ -143,6 +144,7 @@ def test_the_default_decides_nothing(talks: Project) -> None:
     assert done.returncode == 2 and "encode.chat.turns: found 'each' with mask: all; allowed: 'together'" in done.stderr
 
 
+@pytest.mark.slow
 def test_reasoning_that_together_leaves_out_is_trained_with_each(talks: Project) -> None:
     turns = [{"role": "assistant", "content": "dog", "reasoning_content": f"as {i}"} for i in range(3)]
     messages = [message for turn in turns for message in ({"role": "user", "content": "cat"}, turn)]

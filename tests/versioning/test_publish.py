@@ -149,6 +149,7 @@ def test_what_is_not_committed_is_not_published(team: Team) -> None:
     assert "not committed: note.txt" in refused(team.project, "tokenizer@v1.0.0")
 
 
+@pytest.mark.slow
 def test_a_version_is_published_only_if_the_libraries_of_its_gate_give_its_ids(team: Team) -> None:
     project = team.project
     file = project.root / "nfc.json"

@@ -81,6 +81,7 @@ def test_a_key_of_another_kind_is_refused(directory: Path, tmp_path: Path) -> No
         sign_directory(directory, tmp_path / "none.pem", SUBJECT)
 
 
+@pytest.mark.slow
 def test_model_signing_reads_our_signature_and_we_read_its_own(directory: Path, tmp_path: Path) -> None:
     private, public = keys(tmp_path)
     ours, theirs = tmp_path / "ours.sig", tmp_path / "theirs.sig"
