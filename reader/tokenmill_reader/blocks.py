@@ -36,7 +36,7 @@ class Blocks:
         self.n_tokens: int = self._first_tokens.pop()
         self._parts, self._are_mapped = parts, parts.are_mapped
         self._opened: dict[int, OpenPart] = {}
-        self.cached = cached
+        self.cached: CachedFiles | None = cached
 
     def item(self, i: int) -> Ids:
         """The ids of the item number i of all."""

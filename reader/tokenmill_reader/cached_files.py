@@ -122,7 +122,8 @@ class Fetcher:
     order that it was told last."""
 
     def __init__(self, dataset: RemoteDataset) -> None:
-        self.process, self._asking, self._url = os.getpid(), threading.Lock(), dataset.url
+        self.process: int = os.getpid()
+        self._asking, self._url = threading.Lock(), dataset.url
         self.order: Sequence[Sequence[int]] | None = None
         paths = os.pathsep.join(one or str(Path.cwd()) for one in sys.path)
         self._fetching = subprocess.Popen(

@@ -63,7 +63,8 @@ class Windows:
     """All ids of a dataset back to back, in windows of one length. The last ids, which do not fill a window, are in none."""
 
     def __init__(self, blocks: Blocks, length: int) -> None:
-        self.blocks, self._length = blocks, length
+        self.blocks: Blocks = blocks
+        self._length = length
 
     def __len__(self) -> int:
         return self.blocks.n_tokens // self._length
@@ -100,7 +101,8 @@ class Rows:
     """Packed sequences that are the items of a file set. `pad_id`: fills them up. `end_id`: ends documents. None: no id does."""
 
     def __init__(self, blocks: Blocks, pad_id: int | None, end_id: int | None) -> None:
-        self.blocks, self._pad_id, self._end_id = blocks, pad_id, end_id
+        self.blocks: Blocks = blocks
+        self._pad_id, self._end_id = pad_id, end_id
         self.item: Callable[[int], Ids] = blocks.item
         self.items: Callable[[Longs], list[Ids]] = blocks.items
 
@@ -165,7 +167,8 @@ class Indexed:
     piece."""
 
     def __init__(self, blocks: Blocks, index: Sequence[tuple[Place, int]]) -> None:
-        self.blocks, self._index = blocks, index
+        self.blocks: Blocks = blocks
+        self._index = index
         *self._first_items, self._n_items = accumulate((place.n_items for place, _ in index), initial=0)
         self._read: dict[int, _Pieces] = {}
 
