@@ -13,7 +13,8 @@ from ruamel.yaml import YAML
 
 from tests.conftest import REPOSITORY, Project
 from tokenmill.layout import DOCUMENT_STAGES
-from tokenmill.pipeline.code_digest import AFTER_UNITS, READER, ROOMS, code_digest, normal_form, output_digest
+from tokenmill.pipeline.code_digest import AFTER_UNITS, READER, ROOMS, code_digest, output_digest
+from tokenmill.pipeline.normal_form import normal_form
 
 PACKAGE = REPOSITORY / "tokenmill"
 LOCK = "tokenmill.lock"  # what it pins is data
@@ -190,6 +191,19 @@ def test_the_normal_form_of_code_has_no_prose_and_is_the_same_in_every_python() 
         "Module ( body= [ FunctionDef ( name= 'f' args= arguments ( args= [ arg ( arg= 'n' ) ] ) body= [ AugAssign ( "
         "target= Name ( id= 'n' ctx= Store ( ) ) op= Add ( ) value= Constant ( value= 1 ) ) ] ) ] )"
     )
+
+
+def test_digests_that_were_kept_are_those_that_are_found_anew_and_damaged_ones_are_replaced(package: Path) -> None:
+    [kept] = (package / "__pycache__").glob("normal_forms.*")
+    ours = kept.read_bytes()
+    for damaged in (b"", ours[: len(ours) // 2], b"\xff\x00", ours.replace(b" ", b"  "), ours.replace(b"\n", b"0\n")):
+        kept.write_bytes(damaged)
+        assert code_digest.__wrapped__("encode", package) == code_digest("encode")
+        assert kept.read_bytes() != damaged
+    kept.unlink()
+    kept.mkdir()  # cannot be written
+    assert code_digest.__wrapped__("encode", package) == code_digest("encode")
+    kept.rmdir()
 
 
 @pytest.mark.slow

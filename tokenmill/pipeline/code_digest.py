@@ -6,7 +6,6 @@ decides how a build runs but not what it makes, so a change there makes no outpu
 test, because the digest is over the code alone.
 """
 
-import ast
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from tokenmill import _core
 from tokenmill.layout import DOCUMENT_STAGES
+from tokenmill.pipeline.normal_form import content_digests
 
 _LIBRARIES = ("pyarrow", "jinja2", "msgspec")
 """The libraries whose version decides bytes: it is written into output files, or decides how chat templates render and how
@@ -50,15 +50,6 @@ READER = {
 
 AFTER_UNITS = {"train-vocab": ("chat", "conform"), "validate": ("report",)}
 """Rooms that write outputs of a stage after its units are done: the stage runs again if they change, its units do not."""
-
-
-_WITHOUT_EFFECT: dict[type[ast.AST], tuple[str, ...]] = {
-    ast.arg: ("annotation",),
-    ast.FunctionDef: ("returns",),
-    ast.AsyncFunctionDef: ("returns",),
-    ast.Constant: ("kind",),
-}
-"""The fields of the syntax tree that do not change what code does."""
 
 
 @functools.cache
@@ -102,46 +93,6 @@ def _digest(stage: str, rooms: Sequence[str], package: Path, versions: Mapping[s
     reader = package.parent / "tokenmill_reader"
     for one in READER[stage]:
         modules += [reader / one] if one.endswith(".py") else list((reader / one).rglob("*.py"))
-    for path in sorted(modules):
-        content = _code(path).encode()
-        name = path.relative_to(package.parent).as_posix().encode()
-        digest.update(name + b"\0" + len(content).to_bytes(8, "little") + content)
+    for path, content in content_digests(sorted(modules), package).items():
+        digest.update(path.relative_to(package.parent).as_posix().encode() + b"\0" + content.encode())
     return digest.hexdigest()
-
-
-def _code(path: Path) -> str:
-    """The text to hash: a template or a table as it is, Python code in its normal form."""
-    text = path.read_text(encoding="utf-8")
-    return normal_form(text) if path.suffix == ".py" else text
-
-
-@functools.cache
-def normal_form(source: str) -> str:
-    """Python source text as its syntax tree, without comments, docstrings and the annotations of functions.
-
-    Annotations of classes stay, because they declare the fields of records. Every Python from 3.11 on gives the same form: fields
-    of the tree that are empty are left out, since a later Python adds some.
-    """
-    words: list[str] = []
-    _write(ast.parse(source), words)
-    return " ".join(words)
-
-
-def _write(value: object, words: list[str]) -> None:
-    if isinstance(value, ast.AST):
-        words += [type(value).__name__, "("]
-        for name, field in ast.iter_fields(value):
-            if field not in (None, []) and name not in _WITHOUT_EFFECT.get(type(value), ()):
-                words.append(f"{name}=")
-                _write(field, words)
-        words.append(")")
-    elif isinstance(value, list):
-        words.append("[")
-        for one in value:
-            if not (
-                isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)
-            ):
-                _write(one, words)
-        words.append("]")
-    else:
-        words.append(repr(value))
