@@ -2,11 +2,12 @@
 
 The samples are 15,494 rows of instruction, input and output; the tokenizer and the template are those of qwen3; sequences have
 2,048 tokens and are packed by best fit, longer conversations are cut. tokenmill's time is its whole encode stage in a process of
-its own, with two workers and an empty unit store: it loads and checks the tokenizer, whose share is also told apart, reads the
-file, and writes documents, tables and the sequences to the disk. TRL's time is SFTTrainer._prepare_dataset alone, with a tokenizer
-that is loaded and from rows of messages that it has read before, in one process and in two; it runs in .interop-venv, which `make
-test-interop` makes, and is left out without it. Ids and masks of every row before packing are compared before a time counts. What
-this does not show: corpora of more than one file, of which the workers share the work, long conversations, and tools.
+its own, with two workers and an empty unit store: it looks for mistakes of the build and loads and checks the tokenizer, which a
+build does once and whose share is told apart, reads the file, and writes documents, tables and the sequences to the disk. TRL's
+time is SFTTrainer._prepare_dataset alone, with a tokenizer that is loaded and from rows of messages that it has read before, in
+one process and in two; it runs in .interop-venv, which `make test-interop` makes, and is left out without it. Ids and masks of
+every row before packing are compared before a time counts. What this does not show: corpora of more than one file, of which the
+workers share the work, long conversations, and tools.
 """
 
 import argparse
@@ -159,7 +160,7 @@ def _show(answer: Answer, runs: dict[str, list[StageRun]], n_sequences: dict[str
         found = _medians(measured)
         more = f"{found.cpu_s:6.2f} s of processor time; {n_sequences[name]:,} sequences; "
         if name == _OWN:
-            more += f"loading and checking the tokenizer took {found.load_s:.2f} s"
+            more += f"looking for mistakes and loading the tokenizer took {found.load_s:.2f} s"
         else:
             ratios = [
                 found.seconds / own.seconds,

@@ -94,7 +94,8 @@ def build_up_to_encode(root: Path, tokenizer: Path) -> None:
 
 
 class StageRun(NamedTuple):
-    """The seconds of a stage, and those of the processor. `load_s`: the part in which it loads and checks the tokenizer."""
+    """The seconds of a stage, and those of the processor. `load_s`: the part that a build does once for all stages:
+    it looks for mistakes, and loads and checks the tokenizer."""
 
     seconds: float
     cpu_s: float
@@ -115,20 +116,21 @@ def _timed(project: Path) -> None:
     import dvc.repo  # noqa: F401 — imports are not timed
     import pyarrow as pa
 
-    import tokenmill.stages.encode
-    import tokenmill.stages.mistakes  # noqa: F401
+    import tokenmill.stages.encode  # noqa: F401
     from tokenmill.artifacts.golden import checked_tokenizer
     from tokenmill.console import console
     from tokenmill.layout import TOKENIZER_DIRECTORY
     from tokenmill.pipeline.pools import Threads
     from tokenmill.pipeline.start import start
     from tokenmill.stages import recipe
+    from tokenmill.stages.mistakes import refuse_mistakes
 
     console.level = -1
     pa.array([0])  # pyarrow imports pandas for its first list where that is installed, and imports are not timed
     one = start(project / "params.yaml", "encode", force=True, rehash=False)
     start_s, start_cpu_s = time.perf_counter(), time.process_time()
-    checked_tokenizer(one.root / TOKENIZER_DIRECTORY, one.project.cache_mb_max)  # which the stage does not do again
+    refuse_mistakes(one)  # which the stage does not do again, nor
+    checked_tokenizer(one.root / TOKENIZER_DIRECTORY, one.project.cache_mb_max)
     load_s = time.perf_counter() - start_s
     one.driver().run(recipe.encode(one), Threads(one.workers))
     print(json.dumps([time.perf_counter() - start_s, time.process_time() - start_cpu_s, load_s]))

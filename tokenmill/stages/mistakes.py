@@ -235,6 +235,6 @@ def _check_gates(gates: Sequence[str], shards: Sequence[Shard]) -> None:
 
 def _check_dvc(root: Path, params: Params, shards: Sequence[Shard], known: Known) -> None:
     """Raises ParamsError if dvc.yaml lacks an entry without which DVC would not see or keep something."""
-    for name in STAGES:
-        with dvc_stage.opened(root, name, known) as stage:
+    with dvc_stage.all_opened(root, STAGES, known) as stages:
+        for name, stage in zip(STAGES, stages, strict=True):
             refuse_unseen(root, params, shards, stage, name)

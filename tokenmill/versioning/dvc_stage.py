@@ -266,6 +266,13 @@ class DvcStage:
 
 
 @contextmanager
+def all_opened(root: Path, names: Sequence[str], known: Known) -> Iterator[list[DvcStage]]:
+    """Opens several stages of the project at `root`, to look at them; see `opened`."""
+    with repository(root) as repo:
+        yield [DvcStage(repo, name, known) for name in names]
+
+
+@contextmanager
 def opened(root: Path, stage: str, known: Known, md5_of: Callable[[str], str] | None = None) -> Iterator[DvcStage]:
     """Opens the stage of the project at `root`. Raises VersionsError, also for DVC's errors inside the block.
 
