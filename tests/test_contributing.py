@@ -21,9 +21,18 @@ TOYS = REPOSITORY / "tests/recipes"  # the change of each recipe, as git applies
 
 
 def recipe(title: str) -> list[str]:
-    """The files that a recipe names, with toy for NAME; those of a folder that it names may have any name."""
-    section = PAGE.split(f"### {title}\n")[1].split("\n#")[0]
-    return [path.replace("NAME", "toy") for path in re.findall(r"^\d+\. `([^`]+)`", section, flags=re.MULTILINE)]
+    """The files in the list of a recipe, with toy for NAME; those of a folder that it names may have any name."""
+    places = re.findall(r"^\d+\. (`[^`]+`(?:, `[^`]+`)*)", section(title), flags=re.MULTILINE)
+    return [path.replace("NAME", "toy") for place in places for path in re.findall(r"`([^`]+)`", place)]
+
+
+def below_the_list(title: str) -> list[str]:
+    """The files that a recipe names for some cases alone."""
+    return re.findall(r"`(tokenmill/[^`]+)`", re.sub(r"^\d+\. .*$", "", section(title), flags=re.MULTILINE))
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"### {title}\n")[1].split("\n#")[0]
 
 
 @dataclass(frozen=True)
@@ -32,11 +41,13 @@ class Copy:
 
     root: Path
 
-    def follow(self, title: str, toy: str) -> None:
-        """Applies the change of a toy, which has to be in the files and folders that the recipe names, and in all of them."""
+    def follow(self, title: str, toy: str, also: list[str] | None = None) -> None:
+        """Applies the change of a toy, which has to be in the files and folders that the recipe lists, and in all of them; or, of a
+        toy that needs some of `also`, in no others than these and those."""
         changed = re.findall(r"^\+\+\+ b/(.+)$", (TOYS / toy).read_text(encoding="utf-8"), flags=re.MULTILINE)
-        named = recipe(title)
-        assert {next((one for one in named if re.match(re.escape(one), path)), path) for path in changed} == set(named)
+        named = [*(also or []), *recipe(title)]
+        used = {next((one for one in named if re.match(re.escape(one), path)), path) for path in changed}
+        assert used <= set(named) and (also is not None or used == set(named)), used ^ set(named)
         done = self.run("git", "apply", "--unsafe-paths", str(TOYS / toy))
         assert done.returncode == 0, (
             f"{done.stderr}\nApply the toy by hand, and write git's diff into tests/recipes/{toy}."
@@ -115,6 +126,25 @@ def test_a_parameter_and_an_error_code_are_added_by_their_recipes(copy: Copy) ->
 
 
 @pytest.mark.slow
+def test_a_parameter_that_decides_ids_is_added_by_its_recipe(copy: Copy) -> None:
+    manifest = copy.root.parent / "project/data/tokens/manifest.json"
+    assert copy.build().returncode == 0
+    digest = json.loads(manifest.read_bytes())["params_digest"]
+    copy.follow("A parameter", "reading.patch", also=below_the_list("A parameter"))
+    (manifest.parent.parent / "raw/padded.jsonl").write_text('{"id": "padded", "text": "  a b  "}\n', encoding="utf-8")
+    assert copy.build().returncode == 0
+    before = json.loads(manifest.read_bytes())
+    assert before["params_digest"] == digest and "trim" not in before["source"]
+    done = copy.build(("  drop: null", "  trim: true\n  drop: null"))
+    assert done.returncode == 0, done.stderr
+    assert copy.tokenmill("verify").returncode == 0
+    now = json.loads(manifest.read_bytes())
+    assert now["source"]["trim"] is True
+    assert now["params_digest"] != digest
+    assert now["text_bytes"] == before["text_bytes"] - 4
+
+
+@pytest.mark.slow
 def test_a_stage_is_added_by_its_recipe(copy: Copy) -> None:
     copy.follow("A stage", "stage.patch")
     copy.test("tests/project/test_template.py", "tests/pipeline/test_code_digest.py", "-k", "template or depends_on")
@@ -147,7 +177,7 @@ def test_no_file_beyond_those_of_a_recipe_lists_all_names_of_its_kind(title: str
 
 def test_the_page_is_two_screens_and_leads_somewhere() -> None:
     lines = PAGE.splitlines()
-    assert len(lines) <= 105 and max(map(len, lines)) <= 120
+    assert len(lines) <= 107 and max(map(len, lines)) <= 120
     links = re.findall(r"\]\(([^)#]+)", PAGE) + re.findall(r'(?:src|srcset)="([^"]+)"', PAGE)
     assert len(links) > 8
     assert [link for link in links if not (REPOSITORY / link).exists()] == []

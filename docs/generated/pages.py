@@ -16,6 +16,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "pages": contents.links,
     "commands": commands.page,
     "parameters": parameters.page,
+    "sections-again": parameters.sections_again,
     "families": families.page,
     "formats": formats.files,
     "formats-packed": formats.readers,

@@ -23,28 +23,6 @@ _BY_CHECK = {  # what a validator takes that the type alone does not say
     "_as_parts": "a text, or a list of texts",
     "_rational": "globs, each with a whole number or a fraction as text",
 }
-_MEANINGS = {  # of keys that a new project's params.yaml does not have
-    "sources.glob": "the files of the source: a glob or a list of globs",
-    "count.approximate": "only null, in a params.yaml of an earlier version; counts are always exact",
-    "sources.license": "the licence of its documents for the dataset's card; null: that of `source`",
-    "sources.format": "the format of its files, whatever their names; without the key, that of `source`",
-    "sources.text_column": "the column or key that holds a document's text; null: that of `source`",
-    "sources.id_column": "the column or key that holds its id, or null for rows; without the key, that of `source`",
-    "sources.text_separator": "for plain text: the string between documents, or null; without the key, that of `source`",
-    "sources.messages_column": "the column or key that holds a list of messages; null: that of `source`",
-    "sources.pair": "the columns of preference pairs, in place of `messages_column`; null: those of `source`",
-    "sources.tools_column": "the column or key that holds the tools of its messages; null: that of `source`",
-    "sources.template": "how rows become conversations, in place of `messages_column`; null: that of `source`",
-    "sources.keep_columns": "the columns or keys whose values the document index has; null: those of `source`",
-    "sources.special_tokens_in_text": "a special token's text in its documents; null: that of `encode`",
-    "sources.epochs": "how often each document is used in the files for training jobs; null without `tokens`: once",
-    "sources.tokens": "a budget of tokens in place of `epochs`; null: none",
-    "tokenizer.from": "where it is: the URL or path of a git repository, a tokenizer.json, a directory with one, a .tiktoken file",
-    "tokenizer.name": "the artifact's name in that repository, like `tokenizer`; given together with `version`",
-    "tokenizer.version": "a version like v1.2.0, or a stage like prod",
-    "tokenizer.pattern": "how text is split, for a .tiktoken file, which does not say it: a name or a regex, as in count.pattern",
-    "tokenizer.special_tokens": "the special tokens with their ids, for a .tiktoken file, which does not have them",
-}
 _BOUNDS = {"ge": "{} or more", "gt": "more than {}", "le": "{} or less", "lt": "less than {}"}
 
 
@@ -66,14 +44,26 @@ def page() -> str:
     return "\n".join(parts)
 
 
+def sections_again() -> str:
+    """A table of the sections: their keys, and the stages that run again after a change of these."""
+    found = [(name, stages, keys) for name, model in sections() for stages, keys in _keys_by_stages(name, model)]
+    rows = [[code(name), ", ".join(map(code, keys)), stages] for name, stages, keys in found]
+    return table(["section", "keys", "stages that run again"], rows)
+
+
 def _runs_again(name: str, model: type[BaseModel]) -> str:
     """Which stages run again after a change in a section: those of most of its keys first, then those of the others."""
+    most, *others = _keys_by_stages(name, model)
+    said = [f"A change runs again: {most[0]}", *(f"of {', '.join(map(code, keys))}: {one}" for one, keys in others)]
+    return "; ".join(said) + "."
+
+
+def _keys_by_stages(name: str, model: type[BaseModel]) -> list[tuple[str, list[str]]]:
+    """The keys of a section by the stages that a change of them runs again, most keys first."""
     by_stages: dict[str, list[str]] = {}
     for key, _ in _fields(model):
-        by_stages.setdefault(", ".join(stages_after(f"{name}.{key}")) or "no stage", []).append(code(key))
-    most, *others = sorted(by_stages.items(), key=lambda one: -len(one[1]))
-    said = [f"A change runs again: {most[0]}", *(f"of {', '.join(keys)}: {stages}" for stages, keys in others)]
-    return "; ".join(said) + "."
+        by_stages.setdefault(", ".join(stages_after(f"{name}.{key}")) or "no stage", []).append(key)
+    return sorted(by_stages.items(), key=lambda one: -len(one[1]))
 
 
 def sections() -> Iterator[tuple[str, type[BaseModel]]]:
@@ -89,8 +79,9 @@ def key_names() -> list[str]:
 
 
 def meanings_of(text: str) -> dict[str, str]:
-    """What params.yaml remarks on its keys, by SECTION.KEY, or by SECTION where that is null."""
-    found = dict(_MEANINGS)
+    """What params.yaml remarks on its keys, by SECTION.KEY, or by SECTION where that is null. Of keys that it lacks: the
+    descriptions of their fields."""
+    found = {f"{name}.{key}": field.description or "" for name, model in sections() for key, field in _fields(model)}
     for place, _, remark in _lines(text):
         if remark:
             found[place] = f"{found.get(place, '')} {remark}".strip()

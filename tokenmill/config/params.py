@@ -77,23 +77,8 @@ class Params(Record):
 
     def document_sources(self) -> list[DocumentSource]:
         """The sources of documents, in the order of params.yaml: those of `sources`, or the one of `source.glob`."""
-        special = self.encode.special_tokens_in_text
-        source = self.source
-        if not self.sources:
-            globs, columns = tuple(source.glob), (source.text_column, source.id_column, source.text_separator)
-            return [
-                DocumentSource(
-                    None,
-                    globs,
-                    *columns,
-                    special,
-                    1.0,
-                    tokens=None,
-                    conversations=source.conversations,
-                    format=source.format,
-                    keep_columns=tuple(source.keep_columns),
-                )
-            ]
+        source, special = self.source, self.encode.special_tokens_in_text
+        named: list[tuple[str | None, NamedSource]] = [*self.sources.items()] or [(None, NamedSource(glob=source.glob))]
         return [
             DocumentSource(
                 name,
@@ -108,7 +93,7 @@ class Params(Record):
                 one.format if "format" in one.model_fields_set else source.format,
                 tuple(source.keep_columns if one.keep_columns is None else one.keep_columns),
             )
-            for name, one in self.sources.items()
+            for name, one in named
         ]
 
     def licenses(self) -> dict[str | None, list[str]]:

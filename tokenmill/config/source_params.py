@@ -151,20 +151,61 @@ class NamedSource(Record):
     """Named sources of documents, each with these keys, in place of `source.glob`. The rest of `source` applies to each of them.
     Tokens and measures are counted separately for each name."""
 
-    glob: Globs
-    license: Licenses | None = None
-    format: DocumentFormat | None = None
-    text_column: str | None = Field(default=None, min_length=1)
-    id_column: str | None = Field(default=None, min_length=1)
-    text_separator: str | None = Field(default=None, min_length=1)
-    messages_column: str | None = Field(default=None, min_length=1)
-    pair: SourcePair = None
-    tools_column: str | None = Field(default=None, min_length=1)
-    template: SourceTemplate = None
-    keep_columns: KeptColumns | None = None
-    special_tokens_in_text: SpecialTokensInText | None = None
-    epochs: float | None = Field(default=None, gt=0, le=EPOCHS_MAX)
-    tokens: int | None = Field(default=None, gt=0)
+    glob: Globs = Field(description="the files of the source: a glob or a list of globs")
+    license: Licenses | None = Field(
+        default=None, description="the licence of its documents for the dataset's card; null: that of `source`"
+    )
+    format: DocumentFormat | None = Field(
+        default=None,
+        description="the format of its files, whatever their names; without the key, that of `source`",
+    )
+    text_column: str | None = Field(
+        default=None,
+        min_length=1,
+        description="the column or key that holds a document's text; null: that of `source`",
+    )
+    id_column: str | None = Field(
+        default=None,
+        min_length=1,
+        description="the column or key that holds its id, or null for rows; without the key, that of `source`",
+    )
+    text_separator: str | None = Field(
+        default=None,
+        min_length=1,
+        description="for plain text: the string between documents, or null; without the key, that of `source`",
+    )
+    messages_column: str | None = Field(
+        default=None,
+        min_length=1,
+        description="the column or key that holds a list of messages; null: that of `source`",
+    )
+    pair: SourcePair = Field(
+        default=None,
+        description="the columns of preference pairs, in place of `messages_column`; null: those of `source`",
+    )
+    tools_column: str | None = Field(
+        default=None,
+        min_length=1,
+        description="the column or key that holds the tools of its messages; null: that of `source`",
+    )
+    template: SourceTemplate = Field(
+        default=None,
+        description="how rows become conversations, in place of `messages_column`; null: that of `source`",
+    )
+    keep_columns: KeptColumns | None = Field(
+        default=None,
+        description="the columns or keys whose values the document index has; null: those of `source`",
+    )
+    special_tokens_in_text: SpecialTokensInText | None = Field(
+        default=None, description="a special token's text in its documents; null: that of `encode`"
+    )
+    epochs: float | None = Field(
+        default=None,
+        gt=0,
+        le=EPOCHS_MAX,
+        description="how often each document is used in the files for training jobs; null without `tokens`: once",
+    )
+    tokens: int | None = Field(default=None, gt=0, description="a budget of tokens in place of `epochs`; null: none")
 
     @field_validator("tokens")
     @classmethod

@@ -37,7 +37,9 @@ class Count(Record):
     pattern: str | None = Field(min_length=1)
     count_min: int = Field(ge=1, lt=2**64)
     weights: Annotated[dict[str, int | str], BeforeValidator(_rational)]
-    approximate: None = None
+    approximate: None = Field(
+        default=None, description="only null, in a params.yaml of an earlier version; counts are always exact"
+    )
     partitions: int = Field(default=1, ge=1, le=4096)
 
     @field_validator("approximate", mode="before")
@@ -131,11 +133,31 @@ class TrainVocab(Record):
 class TokenizerSource(Record):
     """A tokenizer to import instead of training one: a published version, a file or a directory."""
 
-    from_: str = Field(alias="from", min_length=1)  # a git repository, a folder or a file
-    name: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9/-]*[a-z0-9]$")
-    version: str | None = Field(default=None, min_length=1, validate_default=True)
-    pattern: str | None = Field(default=None, min_length=1)
-    special_tokens: dict[str, int] | None = None
+    from_: str = Field(
+        alias="from",
+        min_length=1,
+        description="where it is: the URL or path of a git repository, a tokenizer.json, a directory with one, a .tiktoken file",
+    )
+    name: str | None = Field(
+        default=None,
+        pattern=r"^[a-z0-9][a-z0-9/-]*[a-z0-9]$",
+        description="the artifact's name in that repository, like `tokenizer`; given together with `version`",
+    )
+    version: str | None = Field(
+        default=None,
+        min_length=1,
+        validate_default=True,
+        description="a version like v1.2.0, or a stage like prod",
+    )
+    pattern: str | None = Field(
+        default=None,
+        min_length=1,
+        description="how text is split, for a .tiktoken file, which does not say it: a name or a regex, as in count.pattern",
+    )
+    special_tokens: dict[str, int] | None = Field(
+        default=None,
+        description="the special tokens with their ids, for a .tiktoken file, which does not have them",
+    )
 
     @field_validator("version")
     @classmethod

@@ -1,6 +1,5 @@
 """The entries of a dataset's manifest: its input files, its own files, and how one was made of the other."""
 
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer
@@ -9,7 +8,7 @@ from tokenmill.chat.answers import AnswerCounts
 from tokenmill.config.encode_params import AnswerPart, MaskRule, Pack, Shuffle, Turns
 from tokenmill.config.record import Record
 from tokenmill.config.source_params import Pair
-from tokenmill.config.sources import Conversations, DocumentFormat, PairColumns
+from tokenmill.config.sources import DocumentFormat
 from tokenmill.special_tokens import SpecialTokensInText
 
 
@@ -252,26 +251,3 @@ class FileSet(Record):
     def files(self) -> list[TableFile]:
         """All files of the set."""
         return [file for part in self.parts for file in part.files] + self.shared
-
-
-def entry_of(conversations: Conversations | None) -> ConversationsEntry | None:
-    """The manifest's entry of how rows become conversations."""
-    if conversations is None:
-        return None
-    parts = conversations.template
-    return ConversationsEntry(
-        messages_column=conversations.column,
-        tools_column=conversations.tools_column,
-        template=None if parts is None else {role: list(some) for role, some in parts},
-        pair=None if conversations.pair is None else Pair(**asdict(conversations.pair)),
-    )
-
-
-def conversations_of(entry: ConversationsEntry | None) -> Conversations | None:
-    """The inverse of `entry_of`."""
-    if entry is None:
-        return None
-    parts = entry.template
-    template = None if parts is None else tuple((role, tuple(some)) for role, some in parts.items())
-    pair = None if entry.pair is None else PairColumns(**entry.pair.model_dump())
-    return Conversations(entry.messages_column, entry.tools_column, template, pair)

@@ -25,8 +25,8 @@ from tokenmill.dataset.entries import (
     ReadingEntry,
     SourceEntry,
     TableFile,
-    conversations_of,
 )
+from tokenmill.dataset.readings import source_of
 from tokenmill.errors import ValidationError as DatasetError
 from tokenmill.errors import first_finding
 from tokenmill.special_tokens import SpecialTokensInText
@@ -219,33 +219,13 @@ class Manifest(Record):
         """The source of each input file, by the file's name; empty for format 3, which does not record it."""
         if self.sources:
             named = {
-                one.name: DocumentSource(
-                    one.name,
-                    (),
-                    *_columns(one),
-                    one.special_tokens_in_text,
-                    one.epochs,
-                    one.tokens,
-                    conversations_of(one.conversations),
-                    one.format,
-                    tuple(one.keep_columns),
-                )
+                one.name: source_of(one, one.name, one.special_tokens_in_text, one.epochs, one.tokens)
                 for one in self.sources
             }
             return {one.name: named[one.source] for one in self.inputs if one.source in named}
         if self.source is None:
             return {}
-        source = DocumentSource(
-            None,
-            (),
-            *_columns(self.source),
-            self.special_tokens_in_text,
-            epochs=1.0,
-            tokens=None,
-            conversations=conversations_of(self.source.conversations),
-            format=self.source.format,
-            keep_columns=tuple(self.source.keep_columns),
-        )
+        source = source_of(self.source, None, self.special_tokens_in_text, epochs=1.0, tokens=None)
         return {one.name: source for one in self.inputs}
 
     def policies(self) -> dict[str, SpecialTokensInText]:
@@ -256,10 +236,6 @@ class Manifest(Record):
     def source_names(self) -> dict[str, str]:
         """The name under which each input file is counted: its source's, or else its folder in data/raw."""
         return {one.name: one.source or source_folder(one.name) for one in self.inputs}
-
-
-def _columns(one: ReadingEntry) -> tuple[str, str | None, str | None]:
-    return one.text_column, one.id_column, one.text_separator
 
 
 def engine_version() -> str:

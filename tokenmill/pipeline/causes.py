@@ -77,16 +77,15 @@ _SOURCE = re.compile(r"source\.(?!glob$|unit_bytes_)|sources\b")
 _SELECTING = re.compile(r"source\.(glob|format)$|sources\b")
 """The parameters that decide which files are documents."""
 
-_READING = r"source\.(?!glob$|drop$|keep_)|sources\.[^.]+(\.(text_|id_|messages_|tools_|template|pair)|$)"
-_KEEPING = r"sources?\.([^.]+\.)?keep_"
-_DECIDING = {
-    "count": re.compile(rf"{_READING}|count\.(pattern|weights)"),
-    "encode": re.compile(
-        rf"{_READING}|{_KEEPING}|sources\.[^.]+\.special_|encode\.(begin_of_document|end_of_document|special_tokens_in_text|split_group|chat)"
-    ),
-    "validate": re.compile(rf"{_READING}|{_KEEPING}|sources\.[^.]+\.special_|validate\.sample_documents"),
-}
-"""The parameters that decide the bytes of each stage's units, by their keys."""
+_NO_UNIT = re.compile(
+    r"(source\.(glob|drop|license|sources_strict)|sources\.[^.]+\.(glob|license|epochs|tokens)|tokenizer"
+    r"|count\.(count_min|approximate|partitions)|encode\.(formats|file_bytes|min_parts|splits|shuffle|pack|vocab_sizes)"
+    r"|validate\.(language_column|references|gates))(\.|$)"
+)
+"""The parameters that decide no bytes of units, by their keys. Each other one may be why a unit is made again."""
+
+_NO_COUNTS = re.compile(r"(source|sources\.[^.]+)\.(keep_columns|special_tokens_in_text)(\.|$)")
+"""The further parameters that decide no bytes of count's units."""
 
 _CUTTING = re.compile(r"source\.unit_bytes_|sources\.[^.]+(\.glob)?$")
 """The parameters that decide which files share a unit."""
@@ -212,6 +211,11 @@ def _has_the_ids(root: Path, stage: str) -> bool:
         return False
 
 
+def decides_units(stage: str, key: str) -> bool:
+    """Whether a changed parameter that the stage reads may decide bytes of its units."""
+    return not (_NO_UNIT.match(key) or (stage == "count" and _NO_COUNTS.match(key)))
+
+
 Outputs: TypeAlias = dict[tuple[tuple[str, int], ...], str]
 
 
@@ -241,9 +245,7 @@ class UnitCauses:
             return _parameter(cutting).words if cutting else "the unit has other files now"
         for kind in _WHOLE_STAGE:
             for one in causes:
-                if one.kind == kind and (
-                    kind != "parameter" or any(_DECIDING[name].match(one.key) for name in (stage, *above))
-                ):
+                if one.kind == kind and (kind != "parameter" or decides_units(stage, one.key)):
                     return one.words
         if stage == "validate" and DATASET in causes and self._is_made_anew(unit):
             return DATASET.words

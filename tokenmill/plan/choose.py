@@ -89,7 +89,7 @@ def _ladder(
 def _reading(shard: Shard) -> Reading:
     source = shard.source
     assert source is not None
-    return Reading(source.text_column, None, source.text_separator, source.conversations)
+    return replace(source.reading, id_column=None)
 
 
 def _measured(pattern: str, tokenizer: Tokenizer, counts: Mapping[tuple[str, Fraction], pa.Table], width: int) -> Rung:

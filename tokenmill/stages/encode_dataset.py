@@ -25,7 +25,7 @@ from tokenmill.format_facts import that_hold_masks
 from tokenmill.pipeline.project import Project
 from tokenmill.rounds import Rounds
 from tokenmill.stages.encode_chat import check_cut, check_stopped, check_trained, is_sure
-from tokenmill.stages.encode_manifest import origin_of, reading_of, source_entries
+from tokenmill.stages.encode_manifest import only_reading, origin_of, source_entries
 from tokenmill.stages.encode_sets import WrittenSets, trains_all, write_blends, write_sets
 from tokenmill.stages.encode_units import EncodeTask
 from tokenmill.stages.encoder import Encoder, special_id
@@ -112,7 +112,7 @@ def write_dataset(project: Project, corpus: EncodedCorpus, folders: Folders) -> 
             n_bad=n_bad,
             n_dropped=dict(sorted(sum((Counter(one.facts.reasons) for one in corpus.done), Counter()).items())),
             quarantine_sha256=sha256_file(bad_documents),
-            source=reading_of(project.sources),
+            source=only_reading(project.sources),
             sources=source_entries(project.sources, units, shards),
             tables=write_tables(parts, project.has_ids, corpus.encoder.tokenizer, tables, params.splits),
             inputs=[

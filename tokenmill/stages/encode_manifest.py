@@ -3,16 +3,18 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import MISSING, asdict, fields
 from typing import Any
 
 from tokenmill.config.encode_params import Encode
 from tokenmill.config.lockfile import Pin, pinned
+from tokenmill.config.record import Record
 from tokenmill.config.source_params import Source
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.units import Unit
-from tokenmill.dataset.entries import Origin, OutputShard, ReadingEntry, SourceEntry, entry_of
+from tokenmill.dataset.entries import Origin, OutputShard, ReadingEntry, SourceEntry
 from tokenmill.dataset.manifest import engine_version
+from tokenmill.dataset.readings import reading_of
 from tokenmill.formats.tokens import id_type
 from tokenmill.pipeline.project import Project
 from tokenmill.stages.encoder import Encoder
@@ -38,19 +40,9 @@ def _origin(pin: Pin) -> Origin:
     return Origin(source=pin.asked.from_, name=pin.asked.name, version=pin.version, commit=pin.commit)
 
 
-def reading_of(sources: Mapping[str | None, DocumentSource]) -> ReadingEntry | None:
+def only_reading(sources: Mapping[str | None, DocumentSource]) -> ReadingEntry | None:
     """The manifest's entry of the only source; None if sources have names."""
-    one = sources.get(None)
-    if one is None:
-        return None
-    return ReadingEntry(
-        text_column=one.text_column,
-        id_column=one.id_column,
-        text_separator=one.text_separator,
-        conversations=entry_of(one.conversations),
-        format=one.format,
-        keep_columns=list(one.keep_columns),
-    )
+    return reading_of(sources[None]) if None in sources else None
 
 
 def source_entries(
@@ -63,13 +55,8 @@ def source_entries(
         if name is not None:
             entries.append(
                 SourceEntry(
+                    **dict(reading_of(one)),
                     name=name,
-                    text_column=one.text_column,
-                    id_column=one.id_column,
-                    text_separator=one.text_separator,
-                    conversations=entry_of(one.conversations),
-                    format=one.format,
-                    keep_columns=list(one.keep_columns),
                     special_tokens_in_text=one.special_tokens_in_text,
                     epochs=one.epochs,
                     tokens=one.tokens,
@@ -84,26 +71,37 @@ def source_entries(
 def _digest(source: Source, sources: Mapping[str | None, DocumentSource], params: Encode) -> str:
     """The digest of the parameters that decide bytes of the dataset. The manifest itself lists the
     shards, and dropped.parquet what was left out."""
-    optional = ("messages_column", "pair", "tools_column", "template", "keep_columns")
-    unset = {key for key in optional if not getattr(source, key)}
-    left_out: dict[str, Any] = {}  # earlier digests stay valid
-    if params.chat is None:
-        left_out["chat"] = True
-    elif params.chat.turns == "together":
-        left_out["chat"] = {"turns"}
-    if params.min_parts is None:
-        left_out["min_parts"] = True
-    deciding = source.model_dump_json(exclude={"glob", "license", "drop"} | unset) + params.model_dump_json(
-        exclude=left_out
-    )
+    unset: dict[str, Any] = {"glob": True, "license": True, "drop": True, **_unset(source)}
+    deciding = source.model_dump_json(exclude=unset) + params.model_dump_json(exclude=_unset(params))
     named = [_deciding(one) for name, one in sources.items() if name is not None]
     return hashlib.sha256((deciding + (json.dumps(named) if named else "")).encode()).hexdigest()
 
 
+_ALWAYS = {
+    *("sources_strict", "format", "prompt", "file_bytes", "splits", "split_group", "shuffle", "epochs", "vocab_sizes"),
+    *("pack", "long", "output", "pad", "labels", "begin_of_document", "mask", "train", "reasoning", "content"),
+    *("tool_calls", "end", "train_key", "stop_token", "variables", "cut_max"),
+}
+"""The parameters with a default that a digest has in any case. It has each later one only where its value is another, so that a
+new parameter leaves earlier digests valid."""
+
+
+def _unset(record: Record) -> dict[str, Any]:
+    """The later parameters that have their defaults, in the form of pydantic's `exclude`."""
+    found: dict[str, Any] = {}
+    for name, field in type(record).model_fields.items():
+        value = getattr(record, name)
+        if name not in _ALWAYS and value == field.get_default():
+            found[name] = True
+        elif isinstance(value, Record) and (inner := _unset(value)):
+            found[name] = inner
+    return found
+
+
 def _deciding(source: DocumentSource) -> dict[str, Any]:
-    """The fields of a named source that decide bytes. For texts there is no key `conversations`, and without columns to keep no key
-    `keep_columns`, so earlier digests stay valid."""
-    fields = asdict(source) | {"globs": None}
+    """The fields of a named source that decide bytes, by the same rule."""
+    later = {one.name for one in fields(source) if one.default is not MISSING and one.name not in _ALWAYS}
+    found = asdict(source) | {"globs": None}
     if source.conversations is not None:
-        fields["conversations"] = source.conversations.as_key()
-    return {key: value for key, value in fields.items() if key not in ("conversations", "keep_columns") or value}
+        found["conversations"] = source.conversations.as_key()
+    return {name: value for name, value in found.items() if value or name not in later}
