@@ -22,8 +22,8 @@ _WITHOUT_EFFECT: dict[type[ast.AST], tuple[str, ...]] = {
 def content_digests(paths: Iterable[Path], package: Path) -> dict[Path, str]:
     """The sha256, in hex, over the content of each file of a package: of Python code in its normal form, of others as they are.
 
-    To parse the code takes most of a second. Therefore digests are kept beside the bytecode, in the package's `__pycache__`, each
-    with the sha256 of the source that it is of. If that folder cannot be written, they are made anew each time.
+    Parsing the code takes most of a second, so the digests are kept beside the bytecode, in the package's `__pycache__`, each with
+    the sha256 of its source. If that folder cannot be written, they are computed each time.
     """
     file = Path(cache_from_source(str(package / "normal_forms.py"))).with_suffix(".txt")
     kept = _read(file)
