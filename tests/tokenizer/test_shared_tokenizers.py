@@ -16,6 +16,8 @@ import tokenizers
 from tests.conftest import SHARED
 from tokenmill import Tokenizer
 from tokenmill.errors import TokenizerError
+from tokenmill.tokenizer.conversions.convert import loaded
+from tokenmill.tokenizer.conversions.llama_cpp_hash import lines_for_converter
 
 TOKENIZERS = SHARED / "tokenizers"
 VECTORS = ["gpt-2", "qwen3", "starcoder", "deepseek-llm", "llama-2-spm"]
@@ -128,3 +130,17 @@ def test_a_published_tiktoken_file_saved_as_a_directory_keeps_its_ids(tmp_path: 
     again = Tokenizer.load(tmp_path)
     assert again.digest == ours.digest
     assert all(again.encode(text) == ours.encode(text) for text in texts())
+
+
+@pytest.mark.parametrize(
+    ("name", "hash"),
+    [
+        ("gpt-2", "3ce83efda5659b07b1ad37ca97ca5797ea4285d9b9ab0dc679e4a720c9da7454"),
+        ("qwen3", "e636dc30a262dcc0d8c323492e32ae2b70728f4df7dfe9737d9f920a282b8aea"),
+        ("starcoder", "35d91631860c815f952d711435f48d356ebac988362536bed955d43bfa436e34"),
+        ("o200k_base", "ccc2ef013c104be7bae2965776d611e1d7a8a2a9c547dd93a682c9a9fc80352e"),
+    ],
+)
+def test_the_converter_of_llama_cpp_has_the_same_hash(name: str, hash: str) -> None:
+    """The hashes are those of conversion/base.py in llama.cpp, for the tokenizers of these models."""
+    assert lines_for_converter(loaded(TOKENIZERS / name), "x")[0] == f'if chkhsh == "{hash}":'

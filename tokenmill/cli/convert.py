@@ -36,7 +36,14 @@ def add_commands(commands: "Commands") -> None:
 
 
 def _convert(asked: argparse.Namespace) -> Answer:
-    from tokenmill.tokenizer.conversions.convert import convert
+    from tokenmill.tokenizer.conversions.convert import read_form, write_form
+    from tokenmill.tokenizer.conversions.gguf import PATTERNS
+    from tokenmill.tokenizer.conversions.llama_cpp_hash import lines_for_converter
 
-    files = convert(asked.tokenizer, asked.directory, asked.to, asked.pattern)
-    return text({"files": [str(file) for file in files]}, [str(file) for file in files])
+    form = read_form(asked.tokenizer, asked.pattern)
+    files = [str(file) for file in write_form(form, asked.directory, asked.to)]
+    if asked.to != "gguf" or form.tokenizer.model is None:
+        return text({"files": files}, files)
+    lines = lines_for_converter(form, PATTERNS[form.tokenizer.pattern or ""])
+    about = "For a model with this tokenizer, put into get_vocab_base_pre of llama.cpp's conversion/base.py, unless it is there:"
+    return text({"files": files, "converter": lines}, [*files, about, *lines])

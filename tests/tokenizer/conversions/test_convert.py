@@ -2,11 +2,14 @@
 
 import base64
 import json
+import re
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 
 from tests.builders.character_tokenizers import document as trained_characters
 from tests.builders.pieces import PIECES, PLAIN
@@ -18,6 +21,7 @@ from tokenmill.cli.main import main
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.conversions.convert import FORMATS, convert, read_form
 from tokenmill.tokenizer.conversions.gguf import PATTERNS
+from tokenmill.tokenizer.conversions.llama_cpp_hash import CHECK_TEXT
 from tokenmill.tokenizer.conversions.pieces import document_of, merges_of
 
 TEXTS = ("the cat sat", "  the  mat\n\n12 345, äöü 中文 👍", "", " ", "<|endoftext|> abab")
@@ -162,6 +166,20 @@ def test_the_command_names_the_files(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["convert", str(tmp_path), str(tmp_path / "there"), "--to", "vocab-merges"]) == 0
     assert capsys.readouterr().out.split() == [str(tmp_path / "there" / name) for name in ("vocab.json", "merges.txt")]
     assert main(["convert", str(tmp_path / "missing.gguf"), str(tmp_path / "there")]) == 2
+
+
+def test_the_command_has_the_lines_that_the_converter_of_models_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_pattern(tuple(_core.patterns()["gpt2"])).save(tmp_path / "gpt2")
+    judge = tokenizers.Tokenizer.from_file(str(tmp_path / "gpt2/tokenizer.json"))
+    expected = sha256(str(judge.encode(CHECK_TEXT).ids).encode()).hexdigest()
+    assert main(["convert", str(tmp_path / "gpt2"), str(tmp_path / "there"), "--to", "gguf"]) == 0
+    *_, one, two = capsys.readouterr().out.splitlines()
+    assert (one, two) == (f'if chkhsh == "{expected}":', '    res = "gpt-2"')
+    with_pattern(("a|[^a]",)).save(tmp_path / "unknown")
+    assert main(["convert", str(tmp_path / "unknown"), str(tmp_path / "there"), "--to", "gguf"]) == 2
+    assert re.search(r'src/llama-vocab\.cpp .*: if chkhsh == "[0-9a-f]{64}": res = "NAME"', capsys.readouterr().err)
 
 
 def test_the_command_offers_all_formats() -> None:

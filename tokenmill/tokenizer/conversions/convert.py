@@ -34,7 +34,11 @@ def convert(
     merges.txt beside it; also the folder of such a file. `pattern`: how text is split, for files that do not say it.
 
     Raises TokenizerError for a file that cannot be read, and for a tokenizer to which the format would give other ids."""
-    form, directory = read_form(Path(source), pattern), Path(directory)
+    return write_form(read_form(Path(source), pattern), Path(directory), format)
+
+
+def write_form(form: Form, directory: Path, format: str) -> list[Path]:
+    """Writes a tokenizer that was read, as `convert` does."""
     if format != TOKENIZER_JSON:
         files = _WRITERS[format](form)
     else:

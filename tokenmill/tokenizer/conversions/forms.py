@@ -25,9 +25,9 @@ class Form:
             raise self.cannot(format, "model", "it is not byte-level BPE")
         return self.tokenizer.model
 
-    def cannot(self, format: str, field: str, why: str) -> TokenizerError:
+    def cannot(self, format: str, field: str, why: str, fix: str = "") -> TokenizerError:
         """The error for a tokenizer that a format cannot hold."""
-        return TokenizerError(f"{self.place}: {field}", f"cannot become {format} with the same ids: {why}.")
+        return TokenizerError(f"{self.place}: {field}", f"cannot become {format} with the same ids: {why}.", fix)
 
 
 def plain_added(id: int, text: str, special: bool) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tokenmill.tokenizer.conversions.forms import Form, id_of, not_merged
+from tokenmill.tokenizer.conversions.llama_cpp_hash import lines_for_converter
 from tokenmill.tokenizer.conversions.pieces import Kind, pieces_of
 from tokenmill.tokenizer.model import Model, characters_of
 
@@ -89,7 +90,11 @@ def _pattern_of(form: Form, model: Model) -> str:
     pre = PATTERNS.get(form.tokenizer.pattern or "")
     if pre is None:
         raise form.cannot(
-            "a GGUF of llama.cpp", "pattern", f"it has no split like this one; it has {', '.join(PATTERNS)}"
+            "a GGUF of llama.cpp",
+            "pattern",
+            f"it has no split like this one; it has {', '.join(PATTERNS)}",
+            "Train with one of these, or add the split to llama.cpp's src/llama-vocab.cpp under a NAME, and to "
+            f"get_vocab_base_pre in its conversion/base.py: {' '.join(map(str.strip, lines_for_converter(form, 'NAME')))}.",
         )
     if model.nfc or model.add_prefix_space:
         raise form.cannot("a GGUF of llama.cpp", "normalizer", "it changes no text before it splits it")
