@@ -38,7 +38,7 @@ test-interop: setup .interop-venv/.installed ## every file format read by the to
 	@PYTHONPATH="$(CURDIR)" .interop-venv/bin/python -m pytest interop --ignore interop/test_conform.py
 
 test-conform: setup .conform-venv/.installed ## the ids of ten tokenizers in every library that `tokenmill conform` knows, and that a changed file is found
-	@PYTHONPATH="$(CURDIR)" .conform-venv/bin/python -m pytest -s interop/test_conform.py
+	@NEXT_TOKENIZERS="$(CURDIR)/.conform-venv/tokenizers-1.0" PYTHONPATH="$(CURDIR)" .conform-venv/bin/python -m pytest -s interop/test_conform.py
 
 test-lowest: .lowest-venv ## every quick test with the oldest packages that pyproject.toml allows, in .lowest-venv
 	@$(BIN)/uv pip compile --quiet --no-deps --resolution lowest --extra hf --extra sign --extra storage pyproject.toml -o .lowest-venv/lowest.txt
@@ -70,7 +70,7 @@ lint: setup ## format and lint of Python and Rust, wording of docstrings, types,
 
 audit: setup .audit/bin/cargo-deny ## every locked package and crate against the known vulnerabilities; one that cannot be asked about is a failure
 	@failed=; \
-	for lock in requirements.lock core/wheel.lock benchmarks/requirements.lock interop/requirements.lock interop/conform.lock; do \
+	for lock in requirements.lock core/wheel.lock benchmarks/requirements.lock interop/requirements.lock interop/conform.lock interop/tokenizers-1.0.lock; do \
 		$(BIN)/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r $$lock || failed="$$failed $$lock"; \
 	done; \
 	.audit/bin/cargo-deny --manifest-path core/Cargo.toml check || failed="$$failed core/Cargo.lock"; \
@@ -137,6 +137,7 @@ lock: ## resolve the dependencies anew (needs uv)
 	uv pip compile $(LOCK) benchmarks/requirements.in -o benchmarks/requirements.lock
 	uv pip compile $(LOCK) interop/requirements.in -o interop/requirements.lock
 	uv pip compile $(LOCK) interop/conform.in -o interop/conform.lock
+	echo 'tokenizers>=1.0.0rc3' | uv pip compile $(LOCK) --no-deps - -o interop/tokenizers-1.0.lock
 	$(PYTHON) core/third_party.py
 
 server: setup ## Prefect's server and its web page, on this machine alone, with the runs of this repository's builds
@@ -232,9 +233,10 @@ bench-task: setup ## the inside of an encode task, and readers of JSON lines
 	@.interop-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r interop/requirements.lock
 	@touch $@
 
-.conform-venv/.installed: interop/conform.lock .venv/.installed
+.conform-venv/.installed: interop/conform.lock interop/tokenizers-1.0.lock .venv/.installed
 	@$(BIN)/python -m venv .conform-venv
 	@.conform-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r interop/conform.lock
+	@.conform-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade --target .conform-venv/tokenizers-1.0 -r interop/tokenizers-1.0.lock
 	@touch $@
 
 clean: ## what make made, but for data

@@ -157,6 +157,61 @@ def test_nothing_that_a_library_does_hangs_or_ends_the_command(
     assert [one.verdict for one in more] == ["same"]
 
 
+OTHER_IDS = """
+class Tokenizer:
+    from_file = classmethod(lambda cls, path: cls())
+    def encode(self, text, add_special_tokens, encode_special_tokens, padding, truncation):
+        self.ids = [7]
+        return self
+"""
+
+
+def test_a_second_release_of_tokenizers_is_compared_from_a_folder_of_its_own(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tokenizers").mkdir()
+    (tmp_path / "tokenizers/__init__.py").write_text(OTHER_IDS, encoding="utf-8")
+    (tmp_path / "tokenizers-1.0.0rc3.dist-info").mkdir()
+    about = "Metadata-Version: 2.1\nName: tokenizers\nVersion: 1.0.0rc3\n"
+    (tmp_path / "tokenizers-1.0.0rc3.dist-info/METADATA").write_text(about, encoding="utf-8")
+    monkeypatch.setenv("NEXT_TOKENIZERS", str(tmp_path))
+    one, other = conform(made, ["tokenizers", "tokenizers-1.0"])
+    assert one.verdict == "same" and one.version != other.version
+    assert (other.verdict, other.version) == ("other", "1.0.0rc3")
+    assert other.difference is not None and other.difference["found"] == [7]
+    monkeypatch.setenv("NEXT_TOKENIZERS", str(made))
+    [absent] = conform(made, ["tokenizers-1.0"])
+    assert (absent.verdict, absent.why) == ("not installed", f"NEXT_TOKENIZERS is {made}, where it is not")
+    monkeypatch.delenv("NEXT_TOKENIZERS")
+    [absent] = conform(made, ["tokenizers-1.0"])
+    assert (absent.verdict, absent.why) == ("not installed", "NEXT_TOKENIZERS does not name its folder")
+
+
+HOMES = {
+    "vllm": ("vllm/tokenizers.py", "vllm/transformers_utils/tokenizer.py"),
+    "sglang": ("sglang/srt/utils/hf_transformers_utils.py", "sglang/srt/hf_transformers_utils.py"),
+}
+"""Where releases of servers have the function get_tokenizer: the newer ones, and the earlier ones."""
+
+
+@pytest.mark.parametrize("server", HOMES)
+@pytest.mark.parametrize("i", [0, 1])
+def test_a_server_is_asked_by_its_own_function_wherever_its_release_has_it(
+    server: str, i: int, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / HOMES[server][i]
+    home.parent.mkdir(parents=True)
+    home.write_text("from transformers import AutoTokenizer\nget_tokenizer = AutoTokenizer.from_pretrained\n", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    subject = consumers.subject_of(made)
+    assert [one.verdict for one in consumers.compare(subject, [server])] == ["same"]
+    assert server not in sys.modules
+    home.write_text("import a_module_that_is_missing\n", "utf-8")
+    [found] = consumers.compare(subject, [server])
+    assert (found.verdict, found.why) == ("cannot", "ModuleNotFoundError: No module named 'a_module_that_is_missing'")
+
+
 def test_a_text_that_a_library_fails_on_is_a_difference(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +224,9 @@ def test_a_text_that_a_library_fails_on_is_a_difference(
     assert (found.verdict, found.compared) == ("other", {"text": 1, "special": 0, "chat": 0})
     assert found.difference is not None
     assert found.difference["found"] == "ZeroDivisionError: integer division or modulo by zero"
+    always = subject._replace(vectors={"text": [("two", "", []), ("three", "", [1])]})
+    [found] = consumers.compare(always, ["kitoken"])
+    assert (found.verdict, found.why) == ("cannot", "ZeroDivisionError: integer division or modulo by zero")
 
 
 def test_the_command_says_what_it_found_and_refuses_names_that_are_none(
@@ -183,7 +241,7 @@ def test_the_command_says_what_it_found_and_refuses_names_that_are_none(
     [found] = json.loads(capfd.readouterr().out)["result"]
     assert (found["consumer"], found["verdict"]) == ("tiktoken", "other")
     assert main(["conform", str(folder), "--with", "tiktokn"]) == 2
-    assert "found 'tiktokn'; allowed: tokenizers, transformers," in capfd.readouterr().err
+    assert "found 'tiktokn'; allowed: tokenizers, tokenizers-1.0, transformers," in capfd.readouterr().err
     (folder / "vocab.tiktoken").unlink()
     assert main(["conform", str(folder), "--with", "tiktoken"]) == 2
     assert main(["conform", str(folder / "none")]) == 2

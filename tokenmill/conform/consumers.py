@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import metadata, util
+from importlib import machinery, metadata, util
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ MEMORY_BYTES_MAX = 8_000_000_000
 
 _ASK = "--ask"  # how this file is called in a library's process
 _N_IDS_SHOWN = 5
+_N_TRIED = 50  # texts, before a library that fails on each of them counts as one that cannot be compared
 _ANSWER_BYTES_MAX = 1 << 20
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TIKTOKEN_CACHE_DIR": "", "TRANSFORMERS_VERBOSITY": "error"}
 
@@ -67,28 +68,60 @@ class Result(NamedTuple):
 
 
 def _tokenizers(library: Any, subject: Subject) -> Encoders:
-    tokenizer = library.Tokenizer.from_buffer(_file(subject, "tokenizer.json").read_bytes())
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
+    tokenizer = library.Tokenizer.from_file(str(_file(subject, "tokenizer.json")))
+    is_next = not hasattr(tokenizer, "no_padding")  # from 1.0 on, each call has these settings
+    if not is_next:
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
 
     def encode(text: str, as_text: bool) -> Any:
-        tokenizer.encode_special_tokens = as_text
-        return tokenizer.encode(text, add_special_tokens=False).ids
+        if is_next:
+            settings = {"encode_special_tokens": as_text, "padding": None, "truncation": None}
+        else:
+            settings = {}
+            tokenizer.encode_special_tokens = as_text
+        return tokenizer.encode(text, add_special_tokens=False, **settings).ids
 
     return {"text": lambda text: encode(text, True), "special": lambda text: encode(text, False)}
 
 
 def _transformers(library: Any, subject: Subject, use_fast: bool = True) -> Encoders:
-    tokenizer = library.AutoTokenizer.from_pretrained(subject.folder, use_fast=use_fast, local_files_only=True)
+    return _of_transformers(
+        library.AutoTokenizer.from_pretrained(subject.folder, use_fast=use_fast, local_files_only=True)
+    )
+
+
+def _transformers_slow(library: Any, subject: Subject) -> Encoders:
+    return _transformers(library, subject, use_fast=False)
+
+
+def _vllm(_library: Any, subject: Subject) -> Encoders:
+    return _of_transformers(
+        _first("vllm.tokenizers", "vllm.transformers_utils.tokenizer").get_tokenizer(subject.folder)
+    )
+
+
+def _sglang(_library: Any, subject: Subject) -> Encoders:
+    home = _first("sglang.srt.utils.hf_transformers_utils", "sglang.srt.hf_transformers_utils")
+    return _of_transformers(home.get_tokenizer(subject.folder))
+
+
+def _first(name: str, former: str) -> Any:
+    """A module, or the one that has its functions in earlier releases."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if not name.startswith(error.name or "-"):
+            raise
+    return importlib.import_module(former)
+
+
+def _of_transformers(tokenizer: Any) -> Encoders:
     return {
         "text": lambda text: tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"],
         "special": lambda text: tokenizer(text, add_special_tokens=False)["input_ids"],
         "chat": lambda said: tokenizer.apply_chat_template(said, tokenize=True, return_dict=True)["input_ids"],
     }
-
-
-def _transformers_slow(library: Any, subject: Subject) -> Encoders:
-    return _transformers(library, subject, use_fast=False)
 
 
 def _tiktoken(library: Any, subject: Subject) -> Encoders:
@@ -144,19 +177,31 @@ def _kitoken(library: Any, subject: Subject) -> Encoders:
     return {"text": lambda text: made.encode(text, False), "special": lambda text: made.encode(text, True)}
 
 
-CONSUMERS: dict[str, tuple[str, Callable[[Any, Subject], Encoders]]] = {
-    "tokenizers": ("tokenizers", _tokenizers),
-    "transformers": ("transformers", _transformers),
-    "transformers-slow": ("transformers", _transformers_slow),
-    "tiktoken": ("tiktoken", _tiktoken),
-    "mistral-common": ("mistral_common", _mistral_common),
-    "sentencepiece": ("sentencepiece", _sentencepiece),
-    "llama.cpp": ("llama_cpp", _llama_cpp),
-    "fastokens": ("fastokens", _fastokens),
-    "gigatoken": ("gigatoken", _gigatoken),
-    "kitoken": ("kitoken", _kitoken),
+class Consumer(NamedTuple):
+    """A library. `module`: what is imported. `make`: what makes its encoders. `folder`: the environment variable that names the
+    folder where it is installed; None: it is imported as usual."""
+
+    module: str
+    make: Callable[[Any, Subject], Encoders]
+    folder: str | None = None
+
+
+CONSUMERS: dict[str, Consumer] = {
+    "tokenizers": Consumer("tokenizers", _tokenizers),
+    "tokenizers-1.0": Consumer("tokenizers", _tokenizers, folder="NEXT_TOKENIZERS"),
+    "transformers": Consumer("transformers", _transformers),
+    "transformers-slow": Consumer("transformers", _transformers_slow),
+    "vllm": Consumer("vllm", _vllm),
+    "sglang": Consumer("sglang", _sglang),
+    "tiktoken": Consumer("tiktoken", _tiktoken),
+    "mistral-common": Consumer("mistral_common", _mistral_common),
+    "sentencepiece": Consumer("sentencepiece", _sentencepiece),
+    "llama.cpp": Consumer("llama_cpp", _llama_cpp),
+    "fastokens": Consumer("fastokens", _fastokens),
+    "gigatoken": Consumer("gigatoken", _gigatoken),
+    "kitoken": Consumer("kitoken", _kitoken),
 }
-"""The libraries by name: the module to import, and what makes its encoders. transformers-slow: with use_fast=False."""
+"""The libraries by name. transformers-slow: with use_fast=False. tokenizers-1.0: a second release beside the one that is used."""
 
 
 def compare(subject: Subject, names: Sequence[str]) -> list[Result]:
@@ -183,10 +228,13 @@ def lines_of(results: Sequence[Result]) -> list[str]:
 
 
 def _compared(name: str, subject: Subject) -> Result:
-    module, _ = CONSUMERS[name]
-    if util.find_spec(module) is None:
-        return Result(name, "not installed")
-    version = _version(module)
+    module, _, variable = CONSUMERS[name]
+    folder = os.environ.get(variable) if variable else None
+    if variable and not folder:
+        return Result(name, "not installed", why=f"{variable} does not name its folder")
+    if (machinery.PathFinder.find_spec(module, [folder]) if folder else util.find_spec(module)) is None:
+        return Result(name, "not installed", why=f"{variable} is {folder}, where it is not" if folder else None)
+    version = _version(module, folder)
     vectors = {mode: some for mode, some in subject.vectors.items() if some}
     request = json.dumps([name, subject._replace(vectors=vectors)])
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as answered, tempfile.TemporaryFile() as said:
@@ -222,8 +270,10 @@ def _compared(name: str, subject: Subject) -> Result:
 
 def _answer(name: str, subject: Subject) -> Result:
     """Compares one library, in its process."""
-    module, make = CONSUMERS[name]
+    module, make, variable = CONSUMERS[name]
     compared = dict.fromkeys(WORDS, 0)
+    if variable:
+        sys.path.insert(0, os.environ[variable])
     try:
         encoders = make(importlib.import_module(module), subject)
     except BaseException as error:  # noqa: BLE001 — of foreign code; a panic of Rust is no Exception
@@ -234,6 +284,8 @@ def _answer(name: str, subject: Subject) -> Result:
                 found: list[int] | str = [int(id) for id in encode(given)]
             except BaseException as error:  # noqa: BLE001 — as above
                 found = _words(error)
+                if not any(compared.values()) and _fails_always(encode, subject.vectors[mode]):
+                    return Result(name, "cannot", why=found)
             if found != expected:
                 pairs = enumerate(zip_longest(found, expected))
                 at = next(i for i, (one, other) in pairs if one != other) if isinstance(found, list) else 0
@@ -250,11 +302,20 @@ def _answer(name: str, subject: Subject) -> Result:
     return Result(name, "same", None, compared)
 
 
-def _version(module: str) -> str:
-    try:
-        return metadata.version({"llama_cpp": "llama-cpp-python"}.get(module, module))
-    except metadata.PackageNotFoundError:
-        return "unknown"
+def _fails_always(encode: Callable[[Any], Iterable[int]], vectors: Sequence[tuple[str, Any, list[int]]]) -> bool:
+    for _, given, _ in vectors[:_N_TRIED]:
+        try:
+            encode(given)
+        except BaseException:  # noqa: BLE001 — as above
+            continue
+        return False
+    return True
+
+
+def _version(module: str, folder: str | None) -> str:
+    package = {"llama_cpp": "llama-cpp-python"}.get(module, module)
+    found = metadata.distributions(name=package, path=[folder] if folder else sys.path)
+    return next((one.version for one in found), "unknown")
 
 
 def _words(error: BaseException) -> str:
