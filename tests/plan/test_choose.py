@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from tests.builders.teams import cli
@@ -11,6 +13,8 @@ from tokenmill import Tokenizer
 from tokenmill.config.load_params import load_params
 from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.plan.choose import Rung, _knee, choose, lines_of
+from tokenmill.report.bigram import bigram
+from tokenmill.report.sample import row_keys
 
 WORDS = ["the low lower lowest newest mills grind", "slowly and the cats sat on low mats", "der Müller mahlt das Korn"]
 DOCUMENTS = {
@@ -69,6 +73,34 @@ def test_the_command_compares_patterns_and_keeps_nothing(project: Project) -> No
         ["llama3", "280"],
     ]
     assert sorted(path for path in project.root.rglob("*") if ".git" not in path.parts) == before
+
+
+def test_bits_per_byte_are_those_of_the_report_on_a_corpus_that_is_the_sample(project: Project) -> None:
+    found = rungs(project, [264, 272], ["gpt2"])
+    texts, keys = [], []
+    for name, some in DOCUMENTS.items():
+        texts += some
+        keys.append(row_keys(f"data/raw/{name}", np.arange(len(some), dtype=np.uint64)))
+    project.build()
+    tokenizer = Tokenizer.load(project.root / "data/tokenizer")  # of 272 tokens
+    lists = [tokenizer.encode(text) for text in texts]
+    lengths, n_bytes = (np.array([len(one) for one in some]) for some in (lists, [text.encode() for text in texts]))
+    ids = np.array([id for ids in lists for id in ids], np.uint32)
+    expected = bigram(ids, lengths, n_bytes, np.concatenate(keys)).bits_per_byte
+    assert expected is not None and expected > 0
+    assert found[1].bits_per_byte == round(expected, 4)
+
+
+def test_the_plot_has_a_line_for_each_pattern_and_a_mark_at_the_knee(project: Project, tmp_path: Path) -> None:
+    plot = tmp_path / "plot.svg"
+    cli(project, "choose", "--sizes", "264", "272", "288", "--patterns", "gpt2", "llama3", "--plot", str(plot))
+    svg = ElementTree.fromstring(plot.read_text())
+    words = [one.text for one in svg.iter("{http://www.w3.org/2000/svg}text")]
+    assert words.count("knee") == 2
+    assert {"gpt2", "llama3", "vocabulary size", "bytes per token"} <= set(words)
+    done = cli(project, "choose", "--plot", str(tmp_path / "none/plot.svg"))
+    assert done.returncode == 2
+    assert "--plot: found" in done.stderr
 
 
 def test_what_leaves_no_room_or_no_documents_is_an_error(project: Project, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
-from tokenmill.errors import EXIT_DONE, EXIT_NO
+from tokenmill.errors import EXIT_DONE, EXIT_NO, ParamsError
 from tokenmill_reader.quantities import size
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def add_commands(commands: "Commands") -> None:
     choose = commands.add_parser(
         "choose",
         help="compare vocabulary sizes and split patterns on the project's documents",
-        description="Counts the documents with each pattern, learns a vocabulary of each size, and shows bytes per token, tokens "
-        "of the corpus, unused tokens and the parameters of the embedding. It builds and keeps nothing.",
+        description="Counts the documents with each pattern, learns a vocabulary of each size, and shows bytes per token, bits "
+        "per byte, tokens of the corpus, unused tokens and the parameters of the embedding. It builds and keeps nothing.",
         epilog="example: tokenmill choose --sizes 16384 32768 65536 --patterns gpt2 llama3",
     )
     choose.add_argument(
@@ -53,6 +53,7 @@ def add_commands(commands: "Commands") -> None:
     )
     choose.add_argument("--patterns", nargs="+", metavar="NAME", help="names or regexes (default: count.pattern)")
     choose.add_argument("--width", type=int, default=2048, metavar="N", help="that of the model (default: %(default)s)")
+    choose.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw bytes per token against vocabulary size")
     choose.add_argument("--params", type=Path, metavar="FILE", help="the project's params.yaml (default: the nearest)")
     choose.set_defaults(run=_choose)
 
@@ -67,11 +68,21 @@ def _choose(asked: argparse.Namespace) -> Answer:
     from tokenmill.config.load_params import load_params
     from tokenmill.plan.choose import choose, lines_of
 
+    if asked.plot is not None and not asked.plot.absolute().parent.is_dir():  # before the documents are counted
+        raise ParamsError("--plot", f"found {asked.plot}; there is no folder {asked.plot.parent}.", "Make that folder.")
     path = asked.params or find_params()
     params = load_params(path)
     patterns = asked.patterns or [params.count.pattern or "gpt2"]
     rungs = choose(path.absolute().parent, params, asked.sizes, patterns, asked.width)
-    return text({"vocabularies": [asdict(one) for one in rungs]}, lines_of(rungs))
+    rows = [asdict(one) for one in rungs]
+    if asked.plot is not None:
+        from tokenmill.report.plots import ladder
+
+        svg = ladder(rows)
+        if not svg.startswith("<svg"):
+            raise ParamsError("--plot", "the plot could not be drawn on this machine.", "Leave out --plot.")
+        asked.plot.write_text(svg, encoding="utf-8")
+    return text({"vocabularies": rows}, lines_of(rungs))
 
 
 def _new_plan(root: Path, params_path: Path, seed: int) -> Answer:

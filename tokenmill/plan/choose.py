@@ -8,21 +8,26 @@ from math import log2
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.config.params import Params
 from tokenmill.config.sources import Reading
-from tokenmill.corpus.reader import Shard, read_batches
+from tokenmill.corpus.reader import Batch, Shard, read_batches
 from tokenmill.corpus.source_shards import find_documents
 from tokenmill.counts.counter import Counter
 from tokenmill.counts.table import merge
 from tokenmill.errors import CorpusError, ParamsError
+from tokenmill.report.bigram import bigram
+from tokenmill.report.sample import row_keys
 from tokenmill.stages.count import weights_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import Goal, learn
 
 _SLICE_ROWS = 1 << 18
+_SAMPLE_BYTES = 8_000_000
+_NONE = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,7 @@ class Rung:
     n_tokens: int
     n_unused: int
     n_embedding: int
+    bits_per_byte: float | None = None
     is_knee: bool = False
 
 
@@ -55,18 +61,53 @@ def choose(root: Path, params: Params, sizes: Sequence[int], patterns: Sequence[
     if not shards:
         raise CorpusError(root, "no documents were found; expected what source.glob names.")
     weights = weights_of(root, params.count.weights, [shard.name for shard in shards])
-    return [rung for pattern in patterns for rung in _ladder(pattern, shards, weights, params, sizes, width)]
+    sample = _Sample(shards)
+    return [rung for pattern in patterns for rung in _ladder(pattern, shards, sample, weights, params, sizes, width)]
+
+
+class _Sample:
+    """Documents that a keyed hash of file and row draws, of about 8 MB of the files."""
+
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        share = _SAMPLE_BYTES / max(sum(shard.n_bytes for shard in shards), 1)
+        self._key_max = np.uint64(
+            min(share, 1.0) * (2**64 - 1025)
+        )  # the largest number below 2**64 that a float can be
+        self._texts: list[pa.LargeStringArray] = []
+        self._keys: list[npt.NDArray[np.uint64]] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was added yet."""
+        return not self._keys
+
+    def add(self, shard: Shard, batch: Batch) -> None:
+        """Draws from documents that follow each other."""
+        keys = row_keys(shard.name, np.arange(batch.first_row, batch.first_row + len(batch.texts), dtype=np.uint64))
+        is_drawn = keys <= self._key_max
+        self._texts.append(batch.texts.filter(pa.array(is_drawn)))
+        self._keys.append(keys[is_drawn])
+
+    def bits_per_byte(self, tokenizer: Tokenizer) -> float | None:
+        """The bits that a bigram model needs for a byte of the drawn documents; None if there are too few."""
+        texts = pa.chunked_array(self._texts, pa.large_string()).combine_chunks()
+        lists = tokenizer.encode_batch(texts)
+        lengths, n_bytes = np.diff(lists.offsets.to_numpy()), pc.binary_length(texts).to_numpy()
+        found = bigram(lists.values.to_numpy(), lengths, n_bytes, np.concatenate([_NONE, *self._keys])).bits_per_byte
+        return None if found is None else round(found, 4)
 
 
 def _ladder(
     pattern: str,
     shards: Sequence[Shard],
+    sample: _Sample,
     weights: Mapping[str, Fraction],
     params: Params,
     sizes: Sequence[int],
     width: int,
 ) -> Iterator[Rung]:
-    """Yields the vocabularies of one pattern, the smallest first."""
+    """Yields the vocabularies of one pattern, the smallest first. Fills an empty sample from the documents."""
+    is_first = sample.is_empty
     memory_mb = max(params.run.memory_mb_max // 4, 1)
     counters: dict[tuple[str, Fraction], Counter] = {}
     for shard in shards:
@@ -75,12 +116,14 @@ def _ladder(
             counters[key] = Counter(pattern, memory_mb)
         for batch in read_batches(shard, _reading(shard), on_bad=lambda _bad: None):
             counters[key].update(batch.texts)
+            if is_first:
+                sample.add(shard, batch)
     counts = {key: counter.finish() for key, counter in counters.items()}
     asked = params.train_vocab
     goal = Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to)
     whole = merge(list(counts.values()), [weight for _, weight in counts])
     learned = learn(whole, sorted(sizes, reverse=True), pattern, asked.special_tokens, goal)
-    rungs = [_measured(pattern, one, counts, width) for one in reversed(learned.tokenizers)]
+    rungs = [_measured(pattern, one, counts, sample, width) for one in reversed(learned.tokenizers)]
     knee = _knee(rungs)
     for i, rung in enumerate(rungs):
         yield replace(rung, is_knee=i == knee)
@@ -92,7 +135,9 @@ def _reading(shard: Shard) -> Reading:
     return replace(source.reading, id_column=None)
 
 
-def _measured(pattern: str, tokenizer: Tokenizer, counts: Mapping[tuple[str, Fraction], pa.Table], width: int) -> Rung:
+def _measured(
+    pattern: str, tokenizer: Tokenizer, counts: Mapping[tuple[str, Fraction], pa.Table], sample: _Sample, width: int
+) -> Rung:
     assert tokenizer.model is not None
     alone = Tokenizer(replace(tokenizer.model, steps=()))  # outside its text, a pre-token might be split further
     n_bytes: dict[str, int] = defaultdict(int)
@@ -115,6 +160,7 @@ def _measured(pattern: str, tokenizer: Tokenizer, counts: Mapping[tuple[str, Fra
         n_tokens=all_tokens,
         n_unused=sum(not is_used[id] for id in tokenizer.model.tokens),
         n_embedding=tokenizer.vocab_size * width,
+        bits_per_byte=sample.bits_per_byte(tokenizer),
     )
 
 
@@ -133,11 +179,12 @@ def _knee(rungs: Sequence[Rung]) -> int | None:
 def lines_of(rungs: Sequence[Rung]) -> list[str]:
     """The table for people, and the lines for params.yaml of the rung at the knee, or with the most bytes per token."""
     sources = [name for name in rungs[0].by_source if name != "all"]
-    names = ["pattern", "vocab_size", "bytes/token", *sources, "tokens", "unused", "embedding", ""]
+    names = ["pattern", "vocab_size", "bytes/token", *sources, "bits/byte", "tokens", "unused", "embedding", ""]
     rows = [names]
     for one in rungs:
         of_sources = [f"{one.by_source[name]:.4f}" for name in sources]
-        sums = [f"{one.n_tokens:,}", f"{one.n_unused:,}", f"{one.n_embedding:,}"]
+        bits = "–" if one.bits_per_byte is None else f"{one.bits_per_byte:.4f}"
+        sums = [bits, f"{one.n_tokens:,}", f"{one.n_unused:,}", f"{one.n_embedding:,}"]
         knee = "<- the knee" if one.is_knee else ""
         rows.append([one.pattern, f"{one.vocab_size:,}", f"{one.bytes_per_token:.4f}", *of_sources, *sums, knee])
     widths = [max(len(row[column]) for row in rows) for column in range(len(names))]

@@ -18,6 +18,15 @@ _COLOURS = {"#010101": "ink", "#020202": "muted", "#030303": "grid"} | {
 """Placeholder colours in the charts, one for each variable of the page's style sheet."""
 
 _INK, _MUTED, _GRID, *_SERIES = _COLOURS
+_ON_WHITE = dict(
+    zip(
+        _COLOURS,
+        ("#1c1e21", "#5b6167", "#dfe2e5", "#2563a8", "#c2571a", "#2e7d4f", "#8e44ad", "#a67c00", "#b3365b"),
+        strict=True,
+    )
+)
+"""The colours of the page's light style sheet, for a chart that is a file of its own."""
+
 _ROW_HEIGHT = 22
 _LABEL_CHARACTERS_MAX = 60
 
@@ -31,6 +40,44 @@ def drawn(charts: Mapping[str, Chart]) -> dict[str, str]:
 def by_vocab_size(rows: Sequence[Mapping[str, float]]) -> Chart:
     """The chart of bytes per token against vocabulary size."""
     return _line(rows, ("vocab_size", "vocabulary size"), ("bytes_per_token", "bytes per token"), ",d")
+
+
+def ladder(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The chart of bytes per token against vocabulary size, a line a pattern, as an SVG file on white. `rows`: the fields of
+    vocabularies; a ring is around those that have `is_knee`."""
+    shown = _shown(dict.fromkeys(row["pattern"] for row in rows))
+    chart = dict(
+        _chart(
+            [{**row, "pattern": shown[row["pattern"]]} for row in rows],
+            {},
+            {
+                "x": _number("vocab_size", "vocabulary size", scale={"type": "log", "base": 2}, axis={"format": ",d"}),
+                "y": _number("bytes_per_token", "bytes per token", scale={"zero": False}, axis={"tickCount": 6}),
+                "color": {
+                    "field": "pattern",
+                    "type": "nominal",
+                    "legend": {"orient": "top", "title": None},
+                    "scale": {
+                        "domain": list(shown.values()),
+                        "range": [_SERIES[i % SERIES] for i in range(len(shown))],
+                    },
+                },
+            },
+            320,
+        )
+    )
+    chart["background"] = "white"
+    del chart["mark"]
+    ring = {"type": "point", "size": 260, "strokeWidth": 2}
+    words = {"type": "text", "dy": -18, "fontSize": 12}
+    knee = [{"filter": "datum.is_knee"}]
+    chart["layer"] = [
+        {"mark": {"type": "line", "strokeWidth": 2, "point": {"size": 50}}},
+        {"mark": ring, "transform": knee},
+        {"mark": words, "transform": knee, "encoding": {"text": {"value": "knee"}}},
+    ]
+    [svg] = drawing.drawn([chart], _ON_WHITE)
+    return svg
 
 
 def ranks(rows: Sequence[Mapping[str, float]]) -> Chart:

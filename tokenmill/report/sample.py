@@ -200,7 +200,7 @@ def draw_tokens(directory: Path, names: Sequence[str]) -> TokenSample:
                 ids.append(lists.flatten().to_numpy().astype(np.uint32))
                 lengths.append(pc.list_value_length(lists).to_numpy().astype(np.int64))
                 n_bytes.append(table["n_bytes"].to_numpy())
-                keys.append(_mixed(rows ^ np.uint64(keyed(name))))
+                keys.append(row_keys(name, rows))
                 left -= len(ids[-1])
     return TokenSample(
         np.concatenate([np.empty(0, np.uint32), *ids]),
@@ -210,8 +210,9 @@ def draw_tokens(directory: Path, names: Sequence[str]) -> TokenSample:
     )
 
 
-def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """A hash of each number: the last step of splitmix64 (Steele, Lea and Flood 2014)."""
+def row_keys(name: str, rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """A keyed hash of each row of a file: the last step of splitmix64 (Steele, Lea and Flood 2014)."""
+    numbers = rows ^ np.uint64(keyed(name))
     with np.errstate(over="ignore"):
         mixed = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
