@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenmill import Counter, train_vocab
-from tokenmill.report.measures import by_vocab_size, gini, lengths, log_spaced, ranks, renyi_efficiency
+from tokenmill.report.measures import by_vocab_size, coverage, gini, lengths, log_spaced, ranks, renyi_efficiency
 from tokenmill.tokenizer.model import Merges
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
@@ -52,6 +52,15 @@ def test_gini_of_one_of_four_that_has_all_is_three_quarters() -> None:
 @given(st.lists(st.floats(0.01, 10), min_size=2, max_size=12))
 def test_gini_is_the_mean_difference_of_all_pairs(values: list[float]) -> None:
     assert gini(values) == pytest.approx(naive_gini(values), abs=1e-9)
+
+
+def test_coverage_is_the_share_of_the_most_frequent_tokens() -> None:
+    assert coverage(np.array([0, 2, 10, 4])) == [
+        {"tokens": 1, "share": 10 / 16},
+        {"tokens": 2, "share": 14 / 16},
+        {"tokens": 3, "share": 1.0},
+    ]
+    assert coverage(np.array([0, 0])) == []
 
 
 def test_ranks_begin_with_the_most_frequent_token_and_leave_out_what_does_not_occur() -> None:

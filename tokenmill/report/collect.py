@@ -25,7 +25,7 @@ from tokenmill.report.bigram import Bigram, bigram
 from tokenmill.report.conversations import conversations_of
 from tokenmill.report.groups import Measured, MeasuredGroups, measure, scripts_of, words_of
 from tokenmill.report.health import health_of
-from tokenmill.report.measures import by_vocab_size, gini, lengths, ranks, renyi_efficiency
+from tokenmill.report.measures import by_vocab_size, coverage, gini, lengths, ranks, renyi_efficiency
 from tokenmill.report.panel import panel_of
 from tokenmill.report.references import load_references
 from tokenmill.report.sample import ROOT_SOURCE, DocumentSample
@@ -108,6 +108,7 @@ def collect(checked: Reported, params: Validate) -> dict[str, Any]:
             },
             "by_vocab_size": curve,
             "ranks": None if counts is None else ranks(_array(counts)),
+            "coverage": None if counts is None else coverage(_array(counts)),
             "vocabulary": vocabulary,
             "lengths": None if tables is None else lengths(tables.lengths, tables.n_documents),
             "special_texts": special_texts,

@@ -75,6 +75,13 @@ def ranks(counts: Counts) -> list[dict[str, float]]:
     return [{"rank": rank, "count": int(ordered[rank - 1])} for rank in log_spaced(len(ordered))]
 
 
+def coverage(counts: Counts) -> list[dict[str, float]]:
+    """The `share` of all tokens that the most frequent `tokens` of the vocabulary are, for numbers of them evenly on a logarithmic
+    scale."""
+    covered = np.cumsum(np.sort(counts[counts > 0])[::-1])
+    return [{"tokens": n, "share": int(covered[n - 1]) / int(covered[-1])} for n in log_spaced(len(covered))]
+
+
 def by_vocab_size(model: Model, counts: Mapping[int, int], n_bytes: int) -> list[dict[str, float]] | None:
     """Compression by vocabulary size: each prefix of the merges is a tokenizer, and all belong to one training run.
 

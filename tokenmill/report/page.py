@@ -122,6 +122,8 @@ def _charts(report: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> "
         charts["vocab_size"] = plots.by_vocab_size(report["by_vocab_size"])
     if report["ranks"]:
         charts["ranks"] = plots.ranks(report["ranks"])
+    if report["coverage"]:
+        charts["coverage"] = plots.coverage(report["coverage"])
     if report["lengths"] and report["lengths"]["histogram"]:
         charts["lengths"] = plots.lengths(report["lengths"]["histogram"])
     return charts

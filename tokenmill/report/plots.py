@@ -85,6 +85,26 @@ def ranks(rows: Sequence[Mapping[str, float]]) -> Chart:
     return _line(rows, ("rank", "rank"), ("count", "occurrences"), "~s", log=True)
 
 
+def coverage(rows: Sequence[Mapping[str, float]]) -> Chart:
+    """The chart of the share of all tokens that the most frequent ones are, against their number, which is logarithmic."""
+    return _chart(
+        rows,
+        {"type": "line", "color": _SERIES[0], "strokeWidth": 2},
+        {
+            "x": _number(
+                "tokens",
+                "most frequent tokens",
+                scale={"type": "log", "nice": True},
+                axis={"format": "~s", "tickCount": 6},
+            ),
+            "y": _number(
+                "share", "share of all tokens", scale={"domain": [0, 1]}, axis={"format": ".0%", "tickCount": 6}
+            ),
+        },
+        260,
+    )
+
+
 def groups(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> Chart:
     """The chart of bytes per token by group of documents, with a mark for each tokenizer. `labels`: the tokenizers, in order."""
     shown = _shown(dict.fromkeys(row["group"] for row in rows))
