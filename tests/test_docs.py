@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 from tests.builders.pieces import PIECES, PLAIN
 from tests.builders.teams import cli, run
 from tests.conftest import DOCUMENTS, REPOSITORY, Project
+from tokenmill import Tokenizer
 from tokenmill.cli.main import make_parser
 from tokenmill.config.load_params import load_params
 from tokenmill.error_pages import error_pages
@@ -211,12 +212,24 @@ def prepare_columns(project: Project, bare: Path) -> None:
     params.write_text(text.replace("keep_columns: []", "keep_columns: [lang, stars]"), encoding="utf-8")
 
 
+def prepare_trim(project: Project, bare: Path) -> None:
+    """The reader of the page on trimming has a tokenizer to trim, and the settings for it."""
+    (project.root / "old").mkdir()
+    shutil.copytree(project.root / "data/tokenizer", project.root / "old/tokenizer")
+    digest = Tokenizer.load(project.root / "old/tokenizer").digest
+    params = project.root / "params.yaml"
+    text = params.read_text(encoding="utf-8")
+    trim = f"trim: {{from: old/tokenizer, digest: {digest}, keep: 268, counts: null}}"
+    params.write_text(text.replace("trim: null", trim, 1), encoding="utf-8")
+
+
 PREPARE: dict[str, Callable[[Project, Path], None]] = {
     "docs/guides/documents.md": prepare_columns,
     "docs/guides/drop.md": prepare_drop,
     "docs/guides/dvc.md": prepare_dvc,
     "docs/guides/other-tokenizers.md": prepare_tokenizer,
     "docs/guides/plan.md": change_a_parameter,
+    "docs/guides/trim.md": prepare_trim,
 }
 
 

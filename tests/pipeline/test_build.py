@@ -3,13 +3,16 @@
 import json
 import shutil
 from collections.abc import Callable
+from typing import Any
 
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import DOCUMENTS, Project
-from tokenmill import Tokenizer
+from tokenmill import Counter, Tokenizer, train_vocab
+from tokenmill.artifacts.golden import write_golden
+from tokenmill.artifacts.golden_making import make_golden
 
 STAGES = ["count", "train-vocab", "encode", "validate"]
 
@@ -224,6 +227,59 @@ def test_a_tokenizer_is_extended_when_its_digest_is_the_one_pinned(project: Proj
     report = json.loads((project.root / "data/tokenizer/training.json").read_text(encoding="utf-8"))
     assert report["extended"]["n_tokens_added"] == 4
     assert report["extended"]["n_old_documents"] == len(DOCUMENTS["a.jsonl"])
+    ids = pq.read_table(project.root / "data/tokenizer/id_map.parquet").to_pydict()
+    assert ids["new_id"] == [*range(276)]
+    assert ids["old_id"] == [*range(272), None, None, None, None]
+
+
+@pytest.mark.slow
+def test_a_tokenizer_is_trimmed_by_the_documents_or_by_the_table_of_a_dataset(project: Project) -> None:
+    project.build()
+    old = project.root / "old"
+    shutil.copytree(project.root / "data/tokenizer", old)
+    table = pq.read_table(project.root / "data/tables/tokens_per_id.parquet")
+    shutil.copy(project.root / "data/tables/tokens_per_id.parquet", old / "uses.parquet")
+    digest = Tokenizer.load(old).digest
+    trim = {"from": "old", "digest": digest, "keep": 266, "counts": None}
+    project.set(train_vocab__trim=trim)
+    assert project.actions(project.build())["train-vocab"] == "run"
+    new = Tokenizer.load(project.root / "data/tokenizer")
+    report = json.loads((project.root / "data/tokenizer/training.json").read_text(encoding="utf-8"))
+    n_framing = sum(map(len, DOCUMENTS.values()))
+    assert new.vocab_size == 266
+    assert report["trimmed"]["n_tokens_dropped"] == 6
+    assert report["trimmed"]["n_text_tokens_before"] == sum(table["count"].to_pylist()) - n_framing
+    assert report["n_text_tokens"] > report["trimmed"]["n_text_tokens_before"]
+    assert pq.read_table(project.root / "data/tokenizer/id_map.parquet").num_rows == 272
+    project.set(train_vocab__trim={**trim, "counts": "old/uses.parquet"})
+    refused = project.cli("build")
+    assert "train_vocab.trim.counts is old/uses.parquet, but it is not in the stage's deps" in refused.stderr
+    project.depend("old/uses.parquet", "train-vocab")
+    project.build()
+    assert Tokenizer.load(project.root / "data/tokenizer").digest == new.digest
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"min_count": 2}, "found both of keep and min_count; allowed: one"),
+        ({"keep": None}, "found neither of keep and min_count; allowed: one"),
+        ({"keep": 200}, "keep: found 200; allowed: 257"),
+        ({"digest": "0" * 64}, "train_vocab.trim.digest: found"),
+        ({"chosen": ["no such token"]}, "chosen: found 'no such token', which is no token"),
+    ],
+)
+def test_settings_of_trimming_that_do_not_fit_are_refused_first(
+    project: Project, change: dict[str, Any], words: str
+) -> None:
+    old = train_vocab(Counter("gpt2"), 257, "gpt2", ["<|endoftext|>"])
+    old.save(project.root / "old")
+    write_golden(make_golden(project.root / "old", old, {}), project.root / "old")
+    trim = {"from": "old", "digest": old.digest, "keep": 257, "counts": None} | change
+    project.set(train_vocab__trim=trim)
+    refused = project.cli("build")
+    assert refused.returncode == 2
+    assert words in refused.stderr
 
 
 def test_a_tokenizer_is_trained_from_the_counts_without_the_documents(project: Project) -> None:

@@ -93,7 +93,7 @@ def measure_training(
     return Training(
         pair_count_min=params.pair_count_min,
         token_bytes_max=params.token_bytes_max,
-        vocab_size_asked=params.vocab_size,
+        vocab_size_asked=params.vocab_size if params.trim is None else tokenizer.vocab_size,
         text_bytes=text_bytes,
         n_pretokens=n_pretokens,
         n_pretokens_distinct=counts.num_rows,

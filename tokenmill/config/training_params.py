@@ -61,6 +61,26 @@ class Extend(Record):
     old_glob: Globs | None
 
 
+class Trim(Record):
+    """The tokenizer to take tokens out of, and how many stay: `keep` tokens, or all that are used `min_count` times or more.
+    `digest`: the expected digest of the tokenizer at `from`, which DVC does not track. `counts`: the tokens_per_id.parquet of a
+    dataset, which says how often tokens are used; null: the project's own documents. `chosen`: texts of tokens that stay."""
+
+    from_: str = Field(alias="from", min_length=1)
+    digest: str = Field(pattern="^[0-9a-f]{64}$")
+    keep: int | None = Field(default=None, ge=1)
+    min_count: int | None = Field(default=None, ge=1, validate_default=True)
+    counts: str | None = Field(min_length=1)
+    chosen: list[Annotated[str, Field(min_length=1)]] = Field(default=[])
+
+    @field_validator("min_count")
+    @classmethod
+    def _one_limit(cls, min_count: int | None, info: ValidationInfo) -> int | None:
+        if "keep" in info.data and (info.data["keep"] is None) == (min_count is None):
+            raise ValueError(f"found {'neither' if min_count is None else 'both'} of keep and min_count; allowed: one")
+        return min_count
+
+
 def _smallest(info: ValidationInfo) -> tuple[int, str]:
     """The smallest allowed vocabulary size, and the sum that explains it. Counts only special tokens that passed their check."""
     n_special = len(info.data.get("special_tokens", ()))
@@ -78,6 +98,7 @@ class TrainVocab(Record):
     pad_vocab_to: int = Field(ge=1, le=RESERVED_MAX)
     vocab_sizes: list[int]
     extend: Extend | None
+    trim: Trim | None = None
     bos_token: str | None = None
     eos_token: str | None = None
     pad_token: str | None = None
@@ -121,11 +142,34 @@ class TrainVocab(Record):
             )
         return extend
 
+    @field_validator("trim")
+    @classmethod
+    def _only_trimmed(cls, trim: Trim | None, info: ValidationInfo) -> Trim | None:
+        for name, unused in (("extend", None), ("vocab_sizes", []), ("pad_vocab_to", 1)):
+            if trim and (found := info.data.get(name, unused)) != unused:
+                raise ValueError(
+                    f"found together with {name}: {found}; allowed: only with {name}: {unused or 'null'}, since trimming gives one "
+                    "vocabulary of the tokens of `from`"
+                )
+        return trim
+
+    @property
+    def base(self) -> tuple[str, str, str] | None:
+        """The key that names the tokenizer to begin from, its path, and its digest; None for a new tokenizer."""
+        if self.extend is not None:
+            return "extend", self.extend.path, self.extend.digest
+        return None if self.trim is None else ("trim", self.trim.from_, self.trim.digest)
+
     @field_validator("bos_token", "eos_token", "pad_token", "unk_token")
     @classmethod
     def _is_special(cls, token: str | None, info: ValidationInfo) -> str | None:
         known = info.data.get("special_tokens")
-        if token is not None and known is not None and not info.data.get("extend") and token not in known:
+        if (
+            token is not None
+            and known is not None
+            and not (info.data.get("extend") or info.data.get("trim"))
+            and token not in known
+        ):
             raise ValueError(f"found {token!r}; allowed: null or one of train_vocab.special_tokens ({known})")
         return token
 

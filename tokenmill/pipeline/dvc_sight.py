@@ -30,6 +30,10 @@ def refuse_unseen(root: Path, params: Params, shards: Sequence[Shard], stage: Dv
         refuse_unseen_objects(root, shards, stage, name)
         if params.source.drop is not None:
             _refuse_unseen_drop(root, params.source.drop, stage, name)
+    trim = params.train_vocab.trim
+    if name == "train-vocab" and trim is not None and trim.counts is not None and params.tokenizer is None:
+        path = Path(os.path.abspath(root / trim.counts))  # noqa: PTH100 — resolve() follows links, which DVC does not
+        _refuse_unseen_file(path, "train_vocab.trim.counts", trim.counts, stage, name, [name])
     if name == "encode" and params.encode.vocab_sizes:
         _refuse_untracked(root, stage)
 

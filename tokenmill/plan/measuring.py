@@ -144,8 +144,8 @@ def _tokenizer(work: Work, scratch: Path) -> Tokenizer | None:
         return work.tokenizer
     if params.tokenizer is not None:
         return import_pinned(root, pinned(root, params.tokenizer), scratch / _IMPORTED)
-    if params.train_vocab.extend is not None:
-        return Tokenizer.load(root / params.train_vocab.extend.path)
+    if params.train_vocab.base is not None:
+        return Tokenizer.load(root / params.train_vocab.base[1])
     return None
 
 

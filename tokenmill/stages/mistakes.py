@@ -39,6 +39,7 @@ from tokenmill.stages.encode_sets import refuse_formats
 from tokenmill.stages.encoder import no_such_size, special_id
 from tokenmill.stages.first_rows import FirstRows, Requirements, first_rows
 from tokenmill.stages.train_vocab import base_of
+from tokenmill.stages.train_vocab_trim import unlearned
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import Goal, extend, learn
 from tokenmill.versioning import dvc_stage
@@ -166,8 +167,10 @@ def _unlearned(root: Path, params: Params, directory: Path) -> Tokenizer:
     asked, sizes = params.train_vocab, [params.train_vocab.vocab_size, *params.train_vocab.vocab_sizes]
     goal = Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to)
     counts = SCHEMA.empty_table()
-    if asked.extend is not None:
-        base = base_of(root, asked, params.count.pattern)
+    base = base_of(root, asked, params.count.pattern)
+    if base is not None and asked.trim is not None:
+        tokenizer = unlearned(root, asked.trim, base)
+    elif base is not None:
         tokenizer = extend(base, counts, asked.vocab_size, goal).tokenizers[0]
     else:
         tokenizer = learn(counts, sizes, params.count.pattern, asked.special_tokens, goal).tokenizers[0]
@@ -199,7 +202,9 @@ def _check_encode(params: Params, tokenizer: Tokenizer) -> None:
 
 
 def _as_learned(shape: Shape, asked: TrainVocab) -> Shape:
-    """The shape with the largest id of a tokenizer of the requested size."""
+    """The shape with the largest id of a tokenizer of the requested size; of one to trim, `keep` is it."""
+    if asked.trim is not None:
+        return shape if asked.trim.keep is None else replace(shape, id_max=asked.trim.keep - 1)
     id_max = ceil(asked.vocab_size / asked.pad_vocab_to) * asked.pad_vocab_to - 1
     return replace(shape, id_max=id_max)
 

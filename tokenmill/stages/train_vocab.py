@@ -1,4 +1,4 @@
-"""train-vocab: counts of pre-tokens → tokenizer; or imports a published tokenizer."""
+"""train-vocab: counts of pre-tokens → tokenizer, learned or trimmed; or imports a published tokenizer."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tokenmill.artifacts.golden import check_golden, write_golden
 from tokenmill.artifacts.golden_making import make_golden
@@ -29,10 +30,13 @@ from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.rounds import Round, Stage, do
 from tokenmill.special_tokens import listed
 from tokenmill.stages.train_vocab_learn import LearnFacts, learn_task
+from tokenmill.stages.train_vocab_trim import trim_task
 from tokenmill.storage.atomic import sha256_directory, write_atomic, write_directory
 from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import changed_documents
+from tokenmill.training.id_counts import ids_in_counts
+from tokenmill.training.id_map import ID_MAP_FILE, id_map
 from tokenmill.versioning.import_tokenizer import import_pinned
 
 _LENGTH_BYTES = 4  # the length in front of each value in a plain column of a .parquet file
@@ -41,22 +45,35 @@ _MEMORY_PER_BYTE = 31
 
 
 def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, output: Path) -> Stage:
-    """Learns the vocabulary from the files of `count` in the directory `counted`, and writes the directory `output`, with golden
-    vectors, a model card, and the program that compares the ids of other libraries.
+    """Learns or trims the vocabulary by the files of `count` in the directory `counted`, and writes the directory `output`, with
+    golden vectors, a model card, and the program that compares the ids of other libraries. A tokenizer that began from another one
+    has a map of their ids beside it.
 
     The card is part of the stage's output, not added by publishing, so a published version is exactly the directory that was built.
     A corpus too small for the requested size gives a smaller vocabulary, and a printed line says how many tokens it has. Raises
     CountsError, ParamsError, TokenizerError, CorpusError.
     """
     asked, pattern = params.train_vocab, params.count.pattern
-    base = base_of(root, asked, pattern) if asked.extend else None
+    base = base_of(root, asked, pattern)
     table = counted / Path(COUNTS_FILE).name
     _check_fits(table, memory)
-    learn = learn_task(root, params, memory, table, base)
-    [done] = yield from do(Round("train-vocab", [learn], LearnFacts))
+    task = (
+        trim_task(root, asked.trim, table, base, memory.own_threads)
+        if base and asked.trim
+        else learn_task(root, params, memory, table, base)
+    )
+    [done] = yield from do(Round("train-vocab", [task], LearnFacts))
     tokenizers = [Tokenizer.load(done.folder / name) for name in sorted(done.files)]
     counts, provenance = read_counts(table), read_provenance(counted / Path(PROVENANCE_FILE).name)
     report = _report(counts, tokenizers[0], done.facts)
+    if base and asked.trim:
+        report["last_merge_count"] = None
+        report["trimmed"] = {
+            "digest": base.digest,
+            "n_tokens_dropped": base.vocab_size - tokenizers[0].vocab_size,
+            "last_count": done.facts.last_count,
+            "n_text_tokens_before": int(ids_in_counts(base, counts, memory.own_threads).sum()),
+        }
     if base and asked.extend:
         report["extended"] = _changes(root, provenance, base, tokenizers[0], asked.extend, memory)
     named = {
@@ -72,6 +89,9 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
             ship_template(root, params.encode.chat, folder)
         with write_atomic(directory / TRAINING_FILE) as path:
             path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        if base:
+            with write_atomic(directory / ID_MAP_FILE) as path:
+                pq.write_table(id_map(base, tokenizers[0]), path, compression="zstd", write_statistics=False)
         golden = make_golden(directory, tokenizers[0], provenance.samples)
         write_golden(golden, directory)
         training = measure_training(counts, tokenizers[0], asked, provenance.shards)
@@ -79,7 +99,7 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
         write_card(card, directory)
         write_program(directory)
     n_tokens = tokenizers[0].vocab_size
-    if n_tokens < asked.vocab_size:
+    if n_tokens < asked.vocab_size and not asked.trim:
         say(
             f"train-vocab: WARNING: stopped early at {n_tokens:,} of {asked.vocab_size:,} tokens: no pair is left "
             f"that occurs {asked.pair_count_min:,} times or more. Add text, or lower train_vocab.vocab_size."
@@ -106,28 +126,30 @@ def import_tokenizer(root: Path, asked: TokenizerSource, chat: Chat | None = Non
     return StageSummary("train-vocab", "imported", n_tokens=tokenizer.vocab_size)
 
 
-def base_of(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:
-    """Loads the tokenizer to extend. Raises ParamsError unless it is the pinned one and fits the other parameters. Checks its
-    golden vectors."""
-    assert params.extend
-    base = Tokenizer.load(root / params.extend.path)
-    if base.digest != params.extend.digest:
+def base_of(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer | None:
+    """Loads the tokenizer to extend or to trim; None for a new tokenizer. Raises ParamsError unless it is the pinned one and fits
+    the other parameters. Checks its golden vectors."""
+    if params.base is None:
+        return None
+    key, place, digest = params.base
+    base = Tokenizer.load(root / place)
+    if base.digest != digest:
         raise ParamsError(
-            "train_vocab.extend.digest",
-            f"found {base.digest} at {params.extend.path}, expected {params.extend.digest}.",
+            f"train_vocab.{key}.digest",
+            f"found {base.digest} at {place}, expected {digest}.",
             "Restore that tokenizer, or put the digest found into params.yaml.",
         )
-    check_golden(root / params.extend.path, base)
+    check_golden(root / place, base)
     if base.steps != steps_of(pattern):
         raise ParamsError(
             "count.pattern",
-            f"found {pattern!r}, expected that of the tokenizer to extend, {base.pattern or base.steps!r}.",
+            f"found {pattern!r}, expected that of the tokenizer to {key}, {base.pattern or base.steps!r}.",
         )
     if missing := [token for token in params.special_tokens if token not in base.special_tokens]:
         raise ParamsError(
             "train_vocab.special_tokens",
-            f"{missing[0]!r} is not in {params.extend.path}; expected some of {listed(base.special_tokens)}. An "
-            "extended tokenizer keeps the special tokens that it has.",
+            f"{missing[0]!r} is not in {place}; expected some of {listed(base.special_tokens)}. The tokenizer keeps the special "
+            "tokens that it has.",
         )
     return base
 

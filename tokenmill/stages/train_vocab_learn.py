@@ -23,7 +23,7 @@ from tokenmill_reader.regular_files import sha256_file
 
 
 class LearnFacts(msgspec.Struct, frozen=True):
-    """The figures of a training (see Learned), whose tokenizers are files."""
+    """The figures of a training (see Learned), whose tokenizers are files. `last_count` of a trimming: see Trimmed."""
 
     n_merges: int
     last_count: int | None

@@ -4,15 +4,14 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import pairwise
 
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.formats.schema import check_range
-from tokenmill.tokenizer.model import ID_MAX, AddedToken, Merge, Merges, Model, bytes_of, check_id, is_text
+from tokenmill.tokenizer.merging import Rules, merge_all
+from tokenmill.tokenizer.model import AddedToken, Merge, Merges, Model, bytes_of, check_id, is_text
 
 _EMPTY = b"="
 """How tiktoken's files have the empty token, which no text becomes. Whisper's has one."""
-_NEVER = Merge(0, 0, ID_MAX + 1, 0)
 _MERGES_MAX = 2**20
 _MERGES_PER_TOKEN_MAX = 16
 """A file has the larger number of merges at most, that of o200k_base 2.2 for each token: about 300 bytes of memory each."""
@@ -123,19 +122,11 @@ def with_own_ranks(model: Model) -> Model:
     return replace(model, merges=kept)
 
 
-def last_merge(token: bytes, rules: Mapping[tuple[int, int], Merge], ids: Mapping[bytes, int]) -> Merge | None:
+def last_merge(token: bytes, rules: Rules, ids: Mapping[bytes, int]) -> Merge | None:
     """The merge that completes a token; None for a single byte, and for a token that the merges cannot build."""
     try:
         symbols = [ids[token[i : i + 1]] for i in range(len(token))]
     except KeyError:
         return None
-    ranks = [rules.get(pair, _NEVER).rank for pair in pairwise(symbols)]
-    merge = None
-    while ranks:
-        at = ranks.index(min(ranks))
-        if (merge := rules.get((symbols[at], symbols[at + 1]))) is None:
-            return None
-        symbols[at : at + 2] = [merge.token]
-        beside = slice(max(at - 1, 0), at + 2)
-        ranks[beside] = [rules.get(pair, _NEVER).rank for pair in pairwise(symbols[beside])]
-    return merge
+    merge = merge_all(symbols, rules)
+    return merge if len(symbols) == 1 else None

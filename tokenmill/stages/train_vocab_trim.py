@@ -1,0 +1,74 @@
+"""train-vocab, instead of learning: a tokenizer and counts of its ids → the tokenizer without the tokens that are used least."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from tokenmill.config.training_params import Trim
+from tokenmill.console import Advance
+from tokenmill.counts.table import read_counts
+from tokenmill.pipeline.code_digest import code_digest
+from tokenmill.rounds import Task
+from tokenmill.stages.train_vocab_learn import LearnFacts
+from tokenmill.storage.unit_store import unit_key
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.training.id_counts import ids_in_counts, ids_in_dataset
+from tokenmill.training.trim import trim
+from tokenmill_reader.regular_files import sha256_file
+
+
+class TrimTask(Task[LearnFacts], frozen=True, kw_only=True):
+    """Trims a tokenizer. `base`: the one to trim. `table`: the counts of the project's documents. `id_counts`: the counts of ids of
+    a dataset, by which tokens go; None: by those of the documents."""
+
+    base: Tokenizer
+    table: Path
+    id_counts: Path | None
+    keep: int | None
+    min_count: int | None
+    chosen: Sequence[str]
+    threads: int
+
+    def run(self, folder: Path, advance: Advance) -> LearnFacts:
+        """Writes the tokenizer.json (see Task)."""
+        counts = read_counts(self.table)
+        by = (
+            ids_in_counts(self.base, counts, self.threads)
+            if self.id_counts is None
+            else ids_in_dataset(self.base, self.id_counts)
+        )
+        trimmed = trim(self.base, by.tolist(), self.keep, self.min_count, self.chosen)
+        made = trimmed.tokenizer
+        (folder / "0000.json").write_text(json.dumps(made.document), encoding="utf-8")
+        return LearnFacts(made.n_merges or 0, trimmed.last_count, int(ids_in_counts(made, counts, self.threads).sum()))
+
+
+def trim_task(root: Path, asked: Trim, table: Path, base: Tokenizer, threads: int) -> TrimTask:
+    """The task that trims `base` as params.yaml asks. `table`: the counts of the project's documents."""
+    id_counts = None if asked.counts is None else root / asked.counts
+    key = unit_key(
+        stage="train-vocab",
+        code=code_digest("train-vocab"),
+        counts=sha256_file(table),
+        base=base.digest,
+        trim=asked.model_dump(mode="json", exclude={"from_", "counts"}),
+        id_counts=None if id_counts is None else sha256_file(id_counts),
+    )
+    return TrimTask(
+        name=f"trim {base.vocab_size:,} tokens",
+        key=key,
+        base=base,
+        table=table,
+        id_counts=id_counts,
+        keep=asked.keep,
+        min_count=asked.min_count,
+        chosen=asked.chosen,
+        threads=threads,
+    )
+
+
+def unlearned(root: Path, asked: Trim, base: Tokenizer) -> Tokenizer:
+    """A tokenizer with what the trimmed one has for certain, made without the project's counts. Raises the errors of trimming's
+    parameters."""
+    counts = [0] * (base.id_max + 1) if asked.counts is None else ids_in_dataset(base, root / asked.counts).tolist()
+    return trim(base, counts, asked.keep, asked.min_count, asked.chosen).tokenizer

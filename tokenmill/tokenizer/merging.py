@@ -1,0 +1,27 @@
+"""Applies merges to ids in Python, for bytes that need not be text."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+from tokenmill.tokenizer.model import ID_MAX, Merge
+
+Rules = Mapping[tuple[int, int], Merge]
+"""Merges by the pair that they join."""
+
+_NEVER = Merge(0, 0, ID_MAX + 1, 0)
+
+
+def merge_all(ids: list[int], rules: Rules) -> Merge | None:
+    """Joins pairs of these ids, in place, until no merge is left: the pair of the lowest rank first, and the leftmost of several.
+    Gives the last merge; None if there was none."""
+    ranks = [rules.get(pair, _NEVER).rank for pair in pairwise(ids)]
+    last = None
+    while ranks:
+        at = ranks.index(min(ranks))
+        if (found := rules.get((ids[at], ids[at + 1]))) is None:
+            break
+        last = found
+        ids[at : at + 2] = [last.token]
+        beside = slice(max(at - 1, 0), at + 2)
+        ranks[beside] = [rules.get(pair, _NEVER).rank for pair in pairwise(ids[beside])]
+    return last
