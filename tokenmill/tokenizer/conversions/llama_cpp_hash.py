@@ -1,5 +1,6 @@
 """What llama.cpp's converter of models needs to know a tokenizer: its split by a hash of ids."""
 
+import json
 from hashlib import sha256
 
 from tokenmill.tokenizer.conversions.forms import Form
@@ -19,8 +20,13 @@ def lines_for_converter(form: Form, pre: str) -> list[str]:
     """The two lines that `get_vocab_base_pre` in llama.cpp's conversion/base.py needs for this tokenizer. `pre`: its name of the
     split.
 
-    The converter compares the SHA-256 of the text's ids, written as Python writes a list. Any new vocabulary has one of its own. A
-    tokenizer.json that adds tokens to each text by itself has another one than the files that tokenmill saves.
+    The converter compares the SHA-256 of the text's ids, written as Python writes a list, with the tokens that the tokenizer adds
+    to each text by itself. Any new vocabulary has one of its own.
     """
-    ids = form.tokenizer.encode(CHECK_TEXT, special="allow")
+    from tokenizers import Tokenizer
+
+    judge = Tokenizer.from_str(json.dumps(form.tokenizer.document))
+    judge.no_truncation()
+    judge.no_padding()
+    ids = judge.encode(CHECK_TEXT).ids
     return [f'if chkhsh == "{sha256(str(ids).encode()).hexdigest()}":', f'    res = "{pre}"']
