@@ -81,6 +81,8 @@ def test_mistral_common_gives_the_ids_of_its_own_file(tmp_path: Path) -> None:
     file = tmp_path / "tekken.json"
     file.write_text(json.dumps({"config": config, "vocab": vocab, "special_tokens": special}), encoding="utf-8")
     convert(file, tmp_path / "tokenizer")
+    # Here conform has `convert` write a tekken.json; then it takes the one that is there.
+    assert [one.verdict for one in conform(tmp_path / "tokenizer", ["tokenizers", "mistral-common"])] == ["same"] * 2
     shutil.copy(file, tmp_path / "tokenizer")
     assert [one.verdict for one in conform(tmp_path / "tokenizer", ["tokenizers", "mistral-common"])] == ["same"] * 2
     vocab[300]["token_bytes"], vocab[301]["token_bytes"] = vocab[301]["token_bytes"], vocab[300]["token_bytes"]
@@ -92,7 +94,7 @@ def test_mistral_common_gives_the_ids_of_its_own_file(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("library", ["tokenizers", "transformers", "fastokens", "gigatoken"])
+@pytest.mark.parametrize("library", ["tokenizers", "tokenizers-1.0", "transformers", "fastokens", "gigatoken"])
 def test_a_changed_tokenizer_json_is_found_by_the_program_in_every_library(library: str, tmp_path: Path) -> None:
     folder = small_tokenizer(tmp_path / "tokenizer")
     command = [sys.executable, str(folder / "conform.py"), "--with", library]

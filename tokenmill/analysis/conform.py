@@ -27,7 +27,7 @@ from tokenmill_reader.regular_files import read
 
 N_TEXTS = 2_000
 N_CONVERSATIONS = 50
-_MADE = {".gguf": "gguf", ".model": "sentencepiece"}
+_MADE = {".gguf": "gguf", ".model": "sentencepiece", "tekken.json": "tekken"}
 
 
 def conform(path: Path, names: Sequence[str] = tuple(CONSUMERS)) -> list[Result]:
@@ -45,8 +45,8 @@ def conform(path: Path, names: Sequence[str] = tuple(CONSUMERS)) -> list[Result]
 
 @contextmanager
 def _folder_of(path: Path) -> Iterator[Path]:
-    """Yields a folder with links to the tokenizer's files, a single file alone, and with the files that llama.cpp and SentencePiece
-    read, where they can be made."""
+    """Yields a folder with links to the tokenizer's files, a single file alone, and with the files that llama.cpp, SentencePiece
+    and mistral-common read, where they can be made."""
     with tempfile.TemporaryDirectory(prefix="tokenmill-") as name:
         folder = Path(name)
         files = {one.name: one for one in path.iterdir()} if path.is_dir() else {"tokenizer.json": path}

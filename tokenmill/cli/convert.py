@@ -9,7 +9,13 @@ from tokenmill.cli.answer import Answer, text
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
 
-_FORMATS = ("tokenizer.json", "gguf", "sentencepiece", "vocab-merges")  # FORMATS of convert, whose import is slow
+_FORMATS = (
+    "tokenizer.json",
+    "gguf",
+    "sentencepiece",
+    "tekken",
+    "vocab-merges",
+)  # FORMATS of convert, whose import is slow
 
 
 def add_commands(commands: "Commands") -> None:

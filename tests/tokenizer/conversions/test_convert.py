@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tokenizers
+from transformers import AutoTokenizer
 
 from tests.builders.character_tokenizers import document as trained_characters
 from tests.builders.pieces import PIECES, PLAIN
@@ -93,17 +93,21 @@ def test_a_folder_stands_for_the_file_of_another_program_in_it(tmp_path: Path, f
     assert read_form(tmp_path / "there").tokenizer.tokens == Tokenizer.load(tmp_path).tokens
 
 
-def test_a_tekken_json_has_its_special_tokens_before_the_others(tmp_path: Path) -> None:
+def tekken_file(tmp_path: Path, special: Any) -> Path:
+    """A tekken.json of the 256 bytes, ab and, beyond default_vocab_size, a space with ab."""
     tokens = [*(bytes([byte]) for byte in range(256)), b"ab", b" ab"]
     vocab = [
         {"rank": rank, "token_bytes": base64.b64encode(token).decode(), "token_str": None}
         for rank, token in enumerate(tokens)
     ]
     config = {"pattern": r" ?\p{L}+|\s|.", "default_vocab_size": 260, "default_num_special_tokens": 3}
-    special = [{"rank": 0, "token_str": "<s>", "is_control": True}]
     path = tmp_path / "tekken.json"
     path.write_text(json.dumps({"config": config, "vocab": vocab, "special_tokens": special}), encoding="utf-8")
-    found = read_form(path).tokenizer
+    return path
+
+
+def test_a_tekken_json_has_its_special_tokens_before_the_others(tmp_path: Path) -> None:
+    found = read_form(tekken_file(tmp_path, [{"rank": 0, "token_str": "<s>", "is_control": True}])).tokenizer
     assert found.special_tokens == {"<s>": 0, "<SPECIAL_1>": 1, "<SPECIAL_2>": 2}
     assert found.encode("ab ab!") == [
         259,
@@ -111,6 +115,38 @@ def test_a_tekken_json_has_its_special_tokens_before_the_others(tmp_path: Path) 
         259,
         ord("!") + 3,
     ]  # the last token is beyond default_vocab_size
+
+
+def test_a_tekken_json_that_names_no_special_tokens_has_those_of_mistral_common(tmp_path: Path) -> None:
+    form = read_form(tekken_file(tmp_path, None))
+    assert form.tokenizer.special_tokens == {"<unk>": 0, "<s>": 1, "</s>": 2}
+    assert form.names == {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+
+
+def test_a_tekken_json_comes_back_as_it_was(tmp_path: Path) -> None:
+    path = tekken_file(tmp_path, [{"rank": 0, "token_str": "<s>", "is_control": True}])
+    convert(path, tmp_path / "own")
+    (written,) = convert(tmp_path / "own", tmp_path / "there", "tekken")
+    one, other = (json.loads(file.read_text(encoding="utf-8")) for file in (path, written))
+    assert [token["token_bytes"] for token in other["vocab"]] == [token["token_bytes"] for token in one["vocab"][:257]]
+    assert other["config"].items() >= one["config"].items() and other["config"]["num_vocab_tokens"] == 257
+    assert [token["token_str"] for token in other["special_tokens"]] == ["<s>", "<SPECIAL_1>", "<SPECIAL_2>"]
+    assert read_form(written).tokenizer.digest == Tokenizer.load(tmp_path / "own").digest
+
+
+def test_a_vocabulary_in_another_order_is_no_tekken_json(tmp_path: Path) -> None:
+    TOKENIZER.save(tmp_path / "gpt2")
+    with pytest.raises(
+        TokenizerError, match=r"id 2: cannot .* expected the byte 0x00, as it has special .* found b'!'"
+    ):
+        convert(tmp_path / "gpt2", tmp_path / "there", "tekken")
+    convert(tekken_file(tmp_path, None), tmp_path / "own")
+    file = tmp_path / "own/tokenizer.json"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    document["model"]["merges"].clear()
+    file.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(TokenizerError, match=r"merge 0: cannot .* expected \['a', 'b'\]; found None"):
+        convert(file, tmp_path / "there", "tekken")
 
 
 @pytest.mark.parametrize(
@@ -171,9 +207,17 @@ def test_the_command_names_the_files(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_the_command_has_the_lines_that_the_converter_of_models_lacks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with_pattern(tuple(_core.patterns()["gpt2"])).save(tmp_path / "gpt2")
-    judge = tokenizers.Tokenizer.from_file(str(tmp_path / "gpt2/tokenizer.json"))
-    expected = sha256(str(judge.encode(CHECK_TEXT).ids).encode()).hexdigest()
+    """The converter hashes the ids of AutoTokenizer, with the tokens that the post-processor adds."""
+    with_pattern(tuple(_core.patterns()["gpt2"])).save(tmp_path / "gpt2", end_of_document="<|endoftext|>")
+    file = tmp_path / "gpt2/tokenizer.json"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    begins = [{"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+    token = {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [0], "tokens": ["<|endoftext|>"]}}
+    document["post_processor"] = {"type": "TemplateProcessing", "single": begins, "pair": [], "special_tokens": token}
+    file.write_text(json.dumps(document), encoding="utf-8")
+    ids = AutoTokenizer.from_pretrained(tmp_path / "gpt2").encode(CHECK_TEXT)
+    assert ids[0] == 0 and 0 not in ids[1:]
+    expected = sha256(str(ids).encode()).hexdigest()
     assert main(["convert", str(tmp_path / "gpt2"), str(tmp_path / "there"), "--to", "gguf"]) == 0
     *_, one, two = capsys.readouterr().out.splitlines()
     assert (one, two) == (f'if chkhsh == "{expected}":', '    res = "gpt-2"')

@@ -17,11 +17,12 @@ TOKENIZER_JSON = "tokenizer.json"
 _WRITERS: dict[str, Callable[[Form], dict[str, bytes]]] = {
     "gguf": gguf.files_of,
     "sentencepiece": sentencepiece_model.files_of,
+    "tekken": tekken.files_of,
     "vocab-merges": vocab_merges.files_of,
 }
 FORMATS = (TOKENIZER_JSON, *_WRITERS)
 """What a tokenizer can be converted to."""
-_OTHERS = ("*.gguf", "*.model", "tekken.json", "vocab.json")
+_OTHERS = ("*.gguf", "*.model", tekken.NAME, "vocab.json")
 _NAMES = ("eos_token", "bos_token", "pad_token", "unk_token")
 
 
@@ -61,8 +62,8 @@ def read_form(source: Path, pattern: str | None = None) -> Form:
         document, names = sentencepiece_model.read_model_file(source)
     elif source.suffix == ".gguf":
         document, names, template = read_gguf(source)
-    elif source.name == "tekken.json":
-        document = tekken.document_of(source)
+    elif source.name == tekken.NAME:
+        document, names = tekken.read_tekken(source)
     elif source.name == "vocab.json":
         document = vocab_merges.document_of(source, pattern)
     else:

@@ -1,34 +1,73 @@
-"""Reads tekken.json, the tokenizer file of mistral-common: tiktoken's ranks, with the special tokens before them.
+"""tekken.json, the tokenizer file of mistral-common: tiktoken's ranks, with the special tokens before them.
 
-It is not written: mistral-common expects the 256 bytes in their order behind the special tokens, and trained vocabularies have
-GPT-2's order. Source: mistral_common/tokens/tokenizers/tekken.py."""
+Source: mistral_common/tokens/tokenizers/tekken.py."""
 
 import base64
 import binascii
+import json
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from tokenmill.errors import TokenizerError
 from tokenmill.pretokenizers import patterns
+from tokenmill.tokenizer.conversions.forms import Form, not_merged
 from tokenmill.tokenizer.formats import tiktoken_file, tokenizer_json
 from tokenmill.tokenizer.formats.strict_json import Each, check, parse
+from tokenmill.tokenizer.model import Model
 from tokenmill_reader.regular_files import read
 
+NAME = "tekken.json"
 _TOKEN = {"rank": int, "token_bytes": str}
 _SPECIAL = {"rank": int, "token_str": str}
 _SHAPE = {
     "config": {"pattern": str, "default_vocab_size": int, "default_num_special_tokens": int},
     "vocab": Each([_TOKEN]),
 }
+_VERSION = "v3"
+"""The first version of tekken.json. Later ones differ in chat templates, images and audio."""
+_NAMES = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+"""What mistral-common calls these tokens."""
+_UNNAMED = [
+    "<unk>",
+    "<s>",
+    "</s>",
+    "[INST]",
+    "[/INST]",
+    "[AVAILABLE_TOOLS]",
+    "[/AVAILABLE_TOOLS]",
+    "[TOOL_RESULTS]",
+    "[/TOOL_RESULTS]",
+    "[TOOL_CALLS]",
+    "[IMG]",
+    "<pad>",
+    "[IMG_BREAK]",
+    "[IMG_END]",
+    "[PREFIX]",
+    "[MIDDLE]",
+    "[SUFFIX]",
+    "[SYSTEM_PROMPT]",
+    "[/SYSTEM_PROMPT]",
+    "[TOOL_CONTENT]",
+]
+"""The first special tokens of a file that names none."""
 
 
-def document_of(path: Path) -> dict[str, Any]:
-    """The tokenizer.json of a tekken.json. Raises TokenizerError."""
+def read_tekken(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The tokenizer.json of a tekken.json, and its special tokens by name. Raises TokenizerError."""
+    document = _document_of(path)
+    texts = {one["content"] for one in document["added_tokens"]}
+    return document, {name: text for name, text in _NAMES.items() if text in texts}
+
+
+def _document_of(path: Path) -> dict[str, Any]:
     found = parse(read(path), str(path), unchecked=("vocab",))
     check(found, _SHAPE, f"{path}: ")
-    config, listed = found["config"], found.get("special_tokens") or []
-    check(listed, Each([_SPECIAL]), f"{path}: special_tokens")
+    config, listed = found["config"], found.get("special_tokens")
     n_special, n_tokens = config["default_num_special_tokens"], config["default_vocab_size"]
+    if listed is None:
+        listed = [{"rank": rank, "token_str": text} for rank, text in enumerate(_UNNAMED[: max(0, n_special)])]
+    check(listed, Each([_SPECIAL]), f"{path}: special_tokens")
     n_own = n_tokens - n_special
     if not 0 <= n_special <= n_tokens or not 0 < n_own <= len(found["vocab"]) or len(listed) > n_special:
         raise TokenizerError(
@@ -49,3 +88,76 @@ def document_of(path: Path) -> dict[str, Any]:
             ) from None
     model = tiktoken_file.model_of(ranks, patterns.steps_of(config["pattern"]), special, str(path))
     return tokenizer_json.document_of(tiktoken_file.with_own_ranks(model))
+
+
+def files_of(form: Form) -> dict[str, bytes]:
+    """The file tekken.json. Raises TokenizerError unless the ids are in its order, and mistral-common would give the same."""
+    model = form.byte_level(NAME)
+    if model.nfc or model.add_prefix_space:
+        raise form.cannot(NAME, "normalizer", "it has none, and no prefix space")
+    if len(model.steps) != 1:
+        raise form.cannot(NAME, "pattern", f"expected one regex; found {len(model.steps)}")
+    if others := [one.text for one in model.added if not one.special]:
+        raise form.cannot(NAME, "added_tokens", f"it cannot say that {others[0]!r:.60} is found in any text")
+    tokens = _in_order(form, model)
+    _refuse_other_merges(form, model)
+    special = {one.id: one.text for one in model.added}
+    config = {
+        "pattern": model.steps[0],
+        "num_vocab_tokens": len(tokens),
+        "default_vocab_size": len(special) + len(tokens),
+        "default_num_special_tokens": len(special),
+        "version": _VERSION,
+    }
+    listed = [{"rank": id, "token_str": special[id], "is_control": True} for id in range(len(special))]
+    vocab = [
+        {"rank": rank, "token_bytes": base64.b64encode(token).decode(), "token_str": _text(token)}
+        for rank, token in enumerate(tokens)
+    ]
+    document = {"config": config, "vocab": vocab, "special_tokens": listed}
+    return {NAME: json.dumps(document, ensure_ascii=False, indent=1).encode()}
+
+
+def _in_order(form: Form, model: Model) -> list[bytes]:
+    """The tokens without the special ones: these come first, then the 256 bytes from 0 to 255, then all others without a gap."""
+    special = {one.id: one.text for one in model.added}
+    n = len(special) + len(model.tokens)
+    for id in range(n):
+        byte = id - len(special)
+        is_right = (
+            id in special if byte < 0 else model.tokens.get(id) == bytes([byte]) if byte < 256 else id in model.tokens
+        )
+        if not is_right:
+            wanted = "a special token" if byte < 0 else f"the byte {byte:#04x}" if byte < 256 else "a token"
+            found = repr(special.get(id, model.tokens.get(id, "none")))
+            raise form.cannot(
+                NAME,
+                f"id {id}",
+                f"expected {wanted}, as it has special tokens first, then the 256 bytes in their order, then the others; found "
+                f"{found:.60}",
+            )
+    return [model.tokens[id] for id in range(len(special), n)]
+
+
+def _refuse_other_merges(form: Form, model: Model) -> None:
+    """Raises TokenizerError unless the merges are those that tiktoken makes of the tokens, which mistral-common runs."""
+    if not model.ignore_merges and (token := not_merged(model)) is not None:
+        raise form.cannot(NAME, "model.ignore_merges", f"it makes tokens such as {token!r:.60} as a whole")
+    ranks = {token: id for id, token in model.tokens.items()}
+    there = tiktoken_file.with_own_ranks(tiktoken_file.model_of(ranks, model.steps, {}, form.place))
+    expected = tokenizer_json.document_of(there)["model"]["merges"]
+    found = form.tokenizer.document["model"]["merges"]
+    for rank, (one, other) in enumerate(zip_longest(expected, found)):
+        if one != other:
+            raise form.cannot(
+                NAME,
+                f"merge {rank}",
+                f"it merges any two tokens that make a third, those of the lowest id first: expected {one}; found {other}",
+            )
+
+
+def _text(token: bytes) -> str | None:
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        return None
