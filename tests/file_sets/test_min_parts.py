@@ -106,6 +106,8 @@ def test_a_set_has_as_many_files_as_asked_for_and_the_same_items(project: Projec
         assert max(sizes[:-1], default=0) - min(sizes) <= (6 if "shuffle" in arranged else 1)
     done = cli(project, "verify", "--no-source")
     assert done.returncode == 0, done.stdout
+    n_files = len(read_manifest(project.root / "data/tokens").set_files())
+    assert f"  {n_files} files of file sets were compared with these documents\n" in done.stdout
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from tests.conftest import Project
 from tokenmill import Tokenizer
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
+from tokenmill.view.dataset_view import Asked, DatasetView
 from tokenmill_reader.regular_files import sha256_file
 
 EACH = {"template": "chatml", "turns": "each"}
@@ -58,6 +59,8 @@ def test_every_trained_message_is_a_row_that_verify_and_locate_know_by_its_conve
     tokenizer, found, places = Tokenizer.load(talks.root / "data/tokenizer"), rows(talks), index(talks)
     assert [row["id"] for row in found] == ["a.jsonl-0", "a.jsonl-1", "a.jsonl-1", "b.jsonl-0"]
     assert [tokenizer.decode(row["input_ids"]) for row in found[1:3]] == [FIRST, SECOND]
+    heads = [row["head"] for row in DatasetView(talks.root / "data/tokens").items(Asked({}))["rows"]]
+    assert [head.split(" · ")[-1] for head in heads[1:3]] == ["messages 1 to 3", "messages 1 to 5"]
     trained = [[id for id, one in zip(row["input_ids"], row["loss_mask"], strict=True) if one] for row in found]
     assert [tokenizer.decode(ids) for ids in trained[1:3]] == ["log <|im_end|> 🙂<|im_end|>", "no<|im_end|>"]
     assert [(row["row"], row["n_messages"], row["n_trained"]) for row in places] == [

@@ -314,6 +314,8 @@ def lines_of(verdict: Verdict, shown_max: int) -> Iterator[str]:
             f"{verdict.dataset}: {checked['documents']:,} documents, {checked['tokens']:,} tokens and {checked['files']:,} of "
             f"{checked['files_in_all']:,} files checked {against} their documents"
         )
+        if (n_files := checked["files_of_sets"]) and not any("file sets" in one for one in verdict.not_checked):
+            yield f"  {n_files:,} files of file sets were compared with these documents"
         if n_sampled := checked["sample"]["documents"]:
             yield f"  {n_sampled:,} documents, drawn at random, were also encoded by {' and '.join(checked['sample']['engines'])}"
     for finding in verdict.findings[:shown_max]:

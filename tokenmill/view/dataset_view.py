@@ -123,13 +123,16 @@ class DatasetView:
 
     def items(self, asked: Asked) -> dict[str, Any]:
         """A page of a list: the number, id, split, source, length and beginning of each item from the number `start` on, and the
-        number of the next page; null at the end."""
+        number of the next page; null at the end. With `turns: each`, also which messages of its conversation an item has."""
         shown, items = self._set(asked)
         start = asked.number("start", shown.n_items + 1)
         numbers = range(start, min(start + _ROWS_MAX, shown.n_items))
+        has_samples = self._manifest.chat is not None and self._manifest.chat.turns == "each"
         lists, rows = items.take(np.array(numbers, np.int64)), []
         for i, ids, facts in zip(numbers, lists, self._facts(shown, numbers), strict=True):
             known = [facts.get(name) for name in ("id", "split", "source")]
+            if has_samples and "n_messages" in facts:  # several items may have one id
+                known.append(f"messages 1 to {facts['n_messages']}")
             words = [f"{i:,}", f"{len(ids):,} token{'s' * (len(ids) != 1)}", *known]
             head = as_shown(" · ".join(str(word) for word in words if word not in (None, "")))
             rows.append({"i": i, "head": head, "around": [self._vocabulary.text(ids[:_N_BEGINNING]) or ""]})
@@ -195,7 +198,7 @@ class DatasetView:
         or with `order=count` the most frequent first."""
         tokens, counts, wanted = self._vocabulary.bytes, self._vocabulary.counts, asked.get("q", "")
         if not tokens:
-            raise ParamsError("vocabulary", "needs the tokenizer or the tables, which are not beside the dataset.")
+            raise ParamsError("vocabulary", "expected the dataset's tokenizer or its tables beside it; found neither.")
         found = sorted(id for id, raw in tokens.items() if wanted.encode() in raw or wanted == str(id))
         if asked.get("order") == "count":
             found.sort(key=lambda id: -counts.get(id, 0))

@@ -31,6 +31,13 @@ def test_a_folder_without_a_tokenizer_json_says_how_to_make_one(tmp_path: Path, 
         Tokenizer.load(tmp_path)
 
 
+def test_a_folder_of_a_token_dataset_is_named_as_such(tmp_path: Path) -> None:
+    (tmp_path / "tokens").mkdir()
+    (tmp_path / "tokens/manifest.json").write_text("{}")
+    with pytest.raises(TokenizerError, match=f"This is a token dataset.*{tmp_path}/tokenizer"):
+        Tokenizer.load(tmp_path / "tokens")
+
+
 def test_a_vocabulary_of_tiktoken_with_another_name_is_named_as_such(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.model"
     path.write_bytes(base64.b64encode(b"!") + b" 0\n" + base64.b64encode(b'"') + b" 1\n")
@@ -54,4 +61,4 @@ def test_a_number_that_json_does_not_have_is_refused(
     path.write_text(content.replace("NUMBER", number))
     assert main(["check", str(path), "--json"]) == 2
     said = capsys.readouterr().out
-    assert "no valid JSON" in said and str(path) in said
+    assert "not valid JSON" in said and str(path) in said

@@ -27,7 +27,8 @@ class Form:
 
     def cannot(self, format: str, field: str, why: str, fix: str = "") -> TokenizerError:
         """The error for a tokenizer that a format cannot hold."""
-        return TokenizerError(f"{self.place}: {field}", f"cannot become {format} with the same ids: {why}.", fix)
+        advice = fix or "Take another format (--to), or give the program tokenizer.json."
+        return TokenizerError(f"{self.place}: {field}", f"cannot become {format} with the same ids: {why}.", advice)
 
 
 def plain_added(id: int, text: str, special: bool) -> dict[str, Any]:

@@ -41,6 +41,8 @@ def read_tokenizer_file(file: Path) -> bytes:
             other := [name for name in names if name in _OTHERS or name.endswith((".model", ".gguf"))]
         ):
             hint = f" There is {' and '.join(other)}. {_CONVERT}"
+        if place.name == "tokenizer.json" and "manifest.json" in names:
+            hint = f" This is a token dataset. Name the folder of its tokenizer, such as {parent.parent / 'tokenizer'}."
         if "@" in place.name:
             hint += " A published version is loaded with repo=, the git repository that it is in."
         raise TokenizerError(place, f"there is no such file; {parent} is there.", hint) from None
@@ -64,11 +66,11 @@ def _check_kind(file: Path, content: bytes) -> None:
     if _RANK.match(content) and file.suffix != ".tiktoken":
         raise TokenizerError(
             file,
-            "a vocabulary of tiktoken: lines of a token in base64 and its id.",
+            "is a vocabulary of tiktoken: each line has a token in base64 and its id.",
             "Copy it to a file whose name ends with .tiktoken, and give pattern= (--pattern).",
         )
     if content.startswith(_PROTOBUF) and (file.suffix == ".model" or b"<unk>" in content[:_HEAD_BYTES]):
-        raise TokenizerError(file, "a SentencePiece model; expected a tokenizer.json.", _CONVERT)
+        raise TokenizerError(file, "is a SentencePiece model; expected a tokenizer.json.", _CONVERT)
 
 
 def _check_beside(file: Path) -> None:
@@ -76,7 +78,7 @@ def _check_beside(file: Path) -> None:
     hint = f"tokenmill runs no code of a tokenizer. If {file.name} alone is what you want, copy it into a folder of its own."
     for pattern in _CODE:
         for code in sorted(file.parent.glob(pattern)):
-            raise TokenizerError(code, f"code beside the tokenizer; {hint}")
+            raise TokenizerError(code, f"there is code beside the tokenizer; {hint}")
     config = file.parent / _CONFIG
     if config.is_file():
         try:
