@@ -110,7 +110,7 @@ def _whole(url: str) -> bytes | None:
     if answer is None:
         return None
     if (n_bytes := answer.meta["size"]) > READ_BYTES_MAX:
-        raise StorageError(url, f"cannot be read: {words_of_large(n_bytes)}.", "It is no manifest.")
+        raise StorageError(url, f"cannot be read: {words_of_large(n_bytes)}.", "Check the URL: a manifest is smaller.")
     return bytes(_bytes_of(url, answer))
 
 

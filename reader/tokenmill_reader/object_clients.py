@@ -89,7 +89,7 @@ def _s3_settings(bucket: str, options: dict[str, Any]) -> dict[str, Any]:
     if bool(_first("AWS_ACCESS_KEY_ID")) != bool(_first("AWS_SECRET_ACCESS_KEY")):
         raise StorageError(
             f"s3://{bucket}",
-            "of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY only one is set.",
+            "expected both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or none of them; only one is set.",
             "Set both, or none of them.",
         )
     if _first("AWS_ACCESS_KEY_ID") or _is_on("AWS_SKIP_SIGNATURE"):
@@ -129,7 +129,9 @@ def _profile(name: str) -> dict[str, str]:
             parser.read(_file(kind), encoding="utf-8")
         except (configparser.Error, UnicodeDecodeError):
             # Its message would show the line, which may be a secret.
-            raise StorageError(_file(kind), "is no file of profiles in the ini format.", "Correct it.") from None
+            raise StorageError(
+                _file(kind), "expected a file of profiles in the INI format; found something else.", "Correct it."
+            ) from None
         if parser.has_section(section):
             found |= {key: value.strip() for key, value in parser.items(section)}
     return found

@@ -18,6 +18,6 @@ def need_pyarrow(path: Path) -> None:
     if not has_pyarrow():
         raise ParamsError(
             path,
-            "an Arrow or Parquet file, expected pyarrow to read it with; found none.",
+            "is an Arrow or Parquet file, which needs pyarrow, and pyarrow is not installed.",
             "Install it (pip install pyarrow), or build with a format that numpy reads alone, such as megatron.",
         )

@@ -112,7 +112,7 @@ def test_a_manifest_of_another_dataset_is_wrong(built: Project, url: str) -> Non
         objects.copy(one.url, one.url.replace(url, other))
     assert "not of that its folder is named after" in verified(built, other, 1, "--no-source")["findings"][0]["what"]
     said = cli(built, "info", other)
-    assert said.returncode == 2 and "not the one that its folder is named after" in said.stderr
+    assert said.returncode == 2 and "but its folder is named after another one" in said.stderr
 
 
 def test_what_is_beside_and_not_there_is_told(built: Project, url: str) -> None:

@@ -141,7 +141,7 @@ def test_a_file_that_grew_since_it_was_found_is_refused_and_nothing_of_it_is_rem
         file.write(b"".join(lines(20, 1)))
     os.utime(path, (0, 0))
     digests = Digests(tmp_path)
-    with pytest.raises(CorpusError, match=r"has [\d,]+ bytes, and had [\d,]+ when the build began"):
+    with pytest.raises(CorpusError, match=r"expected [\d,]+ bytes, as when the build began; found [\d,]+"):
         cut(shards, digests, 0, 100, 2)
     digests.save()
     units = cut(find_shards(tmp_path, "data/raw/**/*"), Digests(tmp_path), 0, 100, 2).units

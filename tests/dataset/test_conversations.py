@@ -65,7 +65,7 @@ def changed(manifest: Manifest, **chat: Any) -> Manifest:
 
 def test_numbers_of_trained_tokens_that_contradict_each_other_are_found(manifest: Manifest) -> None:
     assert list(map(str, wrong_in_itself(changed(manifest, n_trained=5)))) == [
-        "chat: n_trained is 5, its files have 4. Run `tokenmill build --force`."
+        "chat: n_trained is 5, but its files have 4 together. Run `tokenmill build --force`."
     ]
     without = [shard.model_copy(update={"n_trained": None}) for shard in manifest.shards]
     assert any(
@@ -77,7 +77,7 @@ def test_numbers_of_trained_tokens_that_contradict_each_other_are_found(manifest
     )
     many = [shard.model_copy(update={"n_trained": 9}) for shard in manifest.shards]
     found = list(wrong_in_itself(changed(manifest, n_trained=18).model_copy(update={"shards": many})))
-    assert found == [in_manifest("u0.parquet: n_trained is more than its tokens.")]
+    assert found == [in_manifest("u0.parquet: expected at most as many trained tokens as tokens; found more.")]
 
 
 @pytest.mark.parametrize("version", [3, 4, 5, 6, 7, 8])

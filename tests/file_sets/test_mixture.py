@@ -204,7 +204,7 @@ def test_verify_finds_another_mixture_in_the_manifest(mixed: Project, tmp_path: 
     done = cli(project, "verify", "--no-tables")
     assert "mixture" not in done.stdout  # it was not there before
     write_manifest(manifest.model_copy(update={"files": None, "sets": []}), folder)
-    assert "mixture: it has sources of file sets" in cli(project, "verify").stdout
+    assert "mixture: it names sources of file sets" in cli(project, "verify").stdout
 
 
 @pytest.mark.slow

@@ -207,9 +207,9 @@ def test_the_dataset_is_right_with_its_documents_and_without(project: Project) -
         ("text_column", "summary", "data/raw/mix/2.parquet: row 0: n_bytes: found 30, expected 28"),
         ("special_tokens_in_text", "as_text", "special token id 0 inside a document"),
         ("epochs", None, "sources: code: expected one of epochs and tokens; found None and None"),
-        ("id_column", None, "sources: some have an id_column, and some have none"),
+        ("id_column", None, "sources: expected an id_column for all of them or for none; found some of each"),
         ("epochs", 2.0, "sources.code: params.yaml says it otherwise: epochs is 2.0, not 1.5."),
-        ("name", "web", "sources: ['web', 'notes', 'web']: a name is there twice"),
+        ("name", "web", "sources: expected each name once; found ['web', 'notes', 'web']"),
         ("name", "other", "data/raw/mix/2.parquet: source is 'code', which is not among the sources"),
     ],
 )

@@ -104,7 +104,9 @@ def test_the_plot_has_a_line_for_each_pattern_and_a_mark_at_the_knee(project: Pr
 
 
 def test_what_leaves_no_room_or_no_documents_is_an_error(project: Project, tmp_path: Path) -> None:
-    with pytest.raises(ParamsError, match=r"--sizes: expected more than 257, the bytes and special tokens; found 256"):
+    with pytest.raises(
+        ParamsError, match=r"--sizes: expected more than 257, the number of bytes and special tokens; found 256"
+    ):
         rungs(project, [256], ["gpt2"])
     empty = make_project(tmp_path / "project", {})
     with pytest.raises(CorpusError):

@@ -191,7 +191,7 @@ def test_an_environment_with_numpy_alone_reads_all_that_needs_no_pyarrow_and_wit
     )
     assert chosen.stdout.split() == ["megatron", "olmo"]
     refused = run("-c", READ, json.dumps([[folders[0], "arrow"]]))
-    assert "expected pyarrow to read it with; found none. Install it (pip install pyarrow)" in refused.stderr
+    assert "which needs pyarrow, and pyarrow is not installed. Install it (pip install pyarrow)" in refused.stderr
 
     copies = run("-m", "tokenmill_reader", "check", folders[0])
     assert (copies.returncode, copies.stderr) == (0, "")

@@ -396,7 +396,7 @@ def test_an_imported_tokenizer_keeps_its_chat_template(talks: Project) -> None:
     assert trained(tokenizer, row) == "the cat and the dog<|pad|>"
     (talks.root / "taken/tokenizer_config.json").write_text(json.dumps({"chat_template": PLAIN}))
     done = cli(talks, "build", "--force")
-    assert done.returncode == 2 and "not the tokenizer that tokenmill.lock pins" in done.stderr
+    assert done.returncode == 2 and "is not the tokenizer that tokenmill.lock pins" in done.stderr
 
 
 @pytest.mark.slow

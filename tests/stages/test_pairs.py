@@ -170,7 +170,10 @@ def rows_of(project: Project) -> list[str]:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"encode__chat": {"template": "chatml"}}, "encode: found chat.turns: together, and pair in 1 of 1 sources"),
+        (
+            {"encode__chat": {"template": "chatml"}},
+            "encode: found preference pairs (pair of source) with chat.turns: together; allowed: turns: pair",
+        ),
         ({"encode__pack": PACK | {"mode": "best_fit"}}, "encode.chat: found turns: pair with pack: {mode: best_fit"),
         ({"encode__formats": ["megatron_sft"]}, "its readers would train the rejected answers of pairs, too"),
         ({"encode__pack": None}, "trl_dpo holds pairs of a largest length; set encode.pack"),

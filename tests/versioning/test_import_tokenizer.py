@@ -66,4 +66,4 @@ def test_an_import_says_what_the_files_beside_change(tmp_path: Path, capsys: pyt
     pin_anew(tmp_path, ASKED)
     said = capsys.readouterr().err
     assert "folder: the files beside tokenizer.json add or change 1 tokens: <|im_end|> = 1200" in said
-    assert "folder: normalizer, pre_tokenizer: as the class of transformers has them" in said
+    assert "so does tokenmill: normalizer, pre_tokenizer" in said

@@ -20,7 +20,7 @@ def test_a_password_in_the_parameters_is_refused_and_stays_there(project: Projec
     project.set(tokenizer={"from": URL, "name": "tokenizer", "version": "v1.0.0"})
     done = project.cli(command, "--json", "--debug")
     assert done.returncode == 2
-    assert "params.yaml, line " in done.stderr and "a URL with a password" in done.stderr
+    assert "params.yaml, line " in done.stderr and "the URL has a password" in done.stderr
     assert SECRET not in done.stdout + done.stderr
     holders = {path.name for path in project.root.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()}
     assert holders == {"params.yaml"}
@@ -47,7 +47,7 @@ def test_a_password_on_the_command_line_is_not_repeated(project: Project, argume
 
 
 def test_a_password_is_refused_by_the_python_interface() -> None:
-    with pytest.raises(ParamsError, match=r"the repository of tokenizer@v1\.0\.0: a URL with a password"):
+    with pytest.raises(ParamsError, match=r"the repository of tokenizer@v1\.0\.0: the URL has a password"):
         Tokenizer.load("tokenizer@v1.0.0", repo=URL)
 
 
@@ -66,7 +66,7 @@ def test_a_password_is_cut_out_of_what_git_and_its_callers_say(tmp_path: Path) -
 def test_a_remote_of_dvc_with_a_password_is_refused_before_a_push(project: Project) -> None:
     project.dvc("remote", "add", "--default", "store", URL)
     path = project.root / "data/tokenizer"
-    with pytest.raises(ParamsError, match=r"\.dvc/config: remote store: a URL with a password"):
+    with pytest.raises(ParamsError, match=r"\.dvc/config: remote store: the URL has a password"):
         push(Publication(project.root, "tokenizer", "v1.0.0", path, "0" * 40, None, None, False), None)
 
 

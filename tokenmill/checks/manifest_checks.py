@@ -32,21 +32,22 @@ def wrong_with_tokenizer(manifest: Manifest, tokenizer: Tokenizer) -> Iterator[F
     shape = (str(id_type(tokenizer.id_max)), tokenizer.id_max)
     if (manifest.id_type, manifest.id_max) != shape:
         yield in_manifest(
-            f"id_type and id_max: found {(manifest.id_type, manifest.id_max)}, the tokenizer has {shape}."
+            f"id_type and id_max: found {(manifest.id_type, manifest.id_max)}; expected {shape}, as the tokenizer has them."
         )
     for name in ("begin_of_document_id", "end_of_document_id"):
         if (id := getattr(manifest, name)) not in (None, *tokenizer.special_tokens.values()):
-            yield in_manifest(f"{name}: {id} is no special token of the tokenizer.")
+            yield in_manifest(f"{name}: expected the id of a special token of the tokenizer; found {id}.")
 
 
 def wrong_digest(manifest: Manifest, content: bytes) -> Iterator[Finding]:
     """Whether the manifest's own digest, or its text `content`, is not that of its fields."""
     if manifest.format_version > 3 and manifest.digest != manifest.own_digest():
         yield in_manifest(
-            f"digest: found {manifest.digest[:16]}…, its fields have {manifest.own_digest()[:16]}…: it was changed."
+            f"digest: found {manifest.digest[:16]}…; expected {manifest.own_digest()[:16]}…, the digest of its fields. "
+            "The manifest was changed."
         )
     elif manifest.format_version > 3 and manifest.as_json().encode() != content:
-        yield in_manifest("its text is not the one that was written: it was changed.")
+        yield in_manifest("its text differs from what a build writes for these fields: the manifest was changed.")
 
 
 def wrong_names(manifest: Manifest) -> Iterator[Finding]:
@@ -68,16 +69,16 @@ def wrong_in_itself(manifest: Manifest) -> Iterator[Finding]:
     for key in ("n_documents", "n_tokens", "text_bytes"):
         total, parts = getattr(manifest, key), sum(getattr(shard, key) for shard in manifest.shards)
         if total != parts:
-            yield in_manifest(f"{key} is {total}, its shards have {parts}.")
+            yield in_manifest(f"{key} is {total}, but its shards have {parts} together.")
     n_bad = sum(rows.n_bad or 0 for shard in manifest.shards for rows in shard.rows)
     if manifest.n_bad != n_bad:
-        yield in_manifest(f"n_bad is {manifest.n_bad}, its shards have {n_bad}.")
+        yield in_manifest(f"n_bad is {manifest.n_bad}, but its shards have {n_bad} together.")
     n_dropped = sum(rows.n_dropped for shard in manifest.shards for rows in shard.rows)
     if sum(manifest.n_dropped.values()) != n_dropped:
-        yield in_manifest(f"n_dropped is {manifest.n_dropped}, its shards have {n_dropped}.")
+        yield in_manifest(f"n_dropped is {manifest.n_dropped}, but its shards have {n_dropped} together.")
     for shard in manifest.shards:
         if (n_rows := sum(rows.n_rows for rows in shard.rows)) != shard.n_documents:
-            yield in_manifest(f"{shard.name}: n_documents is {shard.n_documents}, its rows have {n_rows}.")
+            yield in_manifest(f"{shard.name}: n_documents is {shard.n_documents}, but its rows have {n_rows} together.")
     of_shard: dict[str, list[InputRows]] = {}
     for rows in (rows for shard in manifest.shards for rows in shard.rows):
         of_shard.setdefault(rows.name, []).append(rows)
@@ -86,7 +87,7 @@ def wrong_in_itself(manifest: Manifest) -> Iterator[Finding]:
         known = "among the inputs but not in a file" if odd[0] in listed else "in a file but not among the inputs"
         yield in_manifest(f"{odd[0]} is {known} of the dataset.")
     if lacking := [one.name for one in manifest.shards if one.tokens_sha256 is None and manifest.format_version >= 9]:
-        yield in_manifest(f"{lacking[0]}: tokens_sha256: found none, expected the digest of its tokens.")
+        yield in_manifest(f"{lacking[0]}: tokens_sha256: expected the digest of its tokens; found none.")
     yield from _wrong_chat(manifest)
     yield from _wrong_sources(manifest)
     for name, some in of_shard.items():
@@ -98,17 +99,17 @@ def _wrong_chat(manifest: Manifest) -> Iterator[Finding]:
     for shard in manifest.shards:
         if (shard.n_trained is None) != (manifest.chat is None):
             says = "there are no conversations" if manifest.chat is None else "its documents are conversations"
-            yield in_manifest(f"{shard.name}: n_trained is {shard.n_trained}, and by the key chat, {says}.")
+            yield in_manifest(f"{shard.name}: n_trained is {shard.n_trained}, but the key chat says that {says}.")
             return
     if manifest.chat is None:
         return
     if manifest.chat.n_trained != (n := sum(shard.n_trained or 0 for shard in manifest.shards)):
-        yield in_manifest(f"chat: n_trained is {manifest.chat.n_trained}, its files have {n}.")
+        yield in_manifest(f"chat: n_trained is {manifest.chat.n_trained}, but its files have {n} together.")
     sums = added(shard.answers or AnswerCounts() for shard in manifest.shards)
     if manifest.chat.answers not in (None, sums):
-        yield in_manifest(f"chat: answers is {manifest.chat.answers}, its files have {sums}.")
+        yield in_manifest(f"chat: answers is {manifest.chat.answers}, but its files have {sums} together.")
     if wrong := [shard.name for shard in manifest.shards if (shard.n_trained or 0) > shard.n_tokens]:
-        yield in_manifest(f"{wrong[0]}: n_trained is more than its tokens.")
+        yield in_manifest(f"{wrong[0]}: expected at most as many trained tokens as tokens; found more.")
 
 
 def _wrong_sources(manifest: Manifest) -> Iterator[Finding]:
@@ -116,7 +117,7 @@ def _wrong_sources(manifest: Manifest) -> Iterator[Finding]:
     files."""
     names = [one.name for one in manifest.sources]
     if len(set(names)) < len(names):
-        yield in_manifest(f"sources: {names}: a name is there twice.")
+        yield in_manifest(f"sources: expected each name once; found {names}.")
         return
     known: set[str | None] = set(names) or {None}
     for one in manifest.inputs:
@@ -136,15 +137,15 @@ def _wrong_sources(manifest: Manifest) -> Iterator[Finding]:
     for entry in manifest.sources:
         if (says := [entry.n_documents, entry.n_tokens, entry.text_bytes]) != sums[entry.name]:
             words = "n_documents, n_tokens and text_bytes are"
-            yield in_manifest(f"sources: {entry.name}: {words} {says}, its files have {sums[entry.name]}.")
+            yield in_manifest(f"sources: {entry.name}: {words} {says}, but its files have {sums[entry.name]} together.")
         if (entry.epochs is None) == (entry.tokens is None):
             yield in_manifest(
                 f"sources: {entry.name}: expected one of epochs and tokens; found {entry.epochs} and {entry.tokens}."
             )
     if manifest.mixture and manifest.files is None:
-        yield in_manifest("mixture: it has sources of file sets, and files says that there are none.")
+        yield in_manifest("mixture: it names sources of file sets, but the key files says that there are none.")
     if len({entry.id_column is None for entry in manifest.sources}) > 1:
-        yield in_manifest("sources: some have an id_column, and some have none.")
+        yield in_manifest("sources: expected an id_column for all of them or for none; found some of each.")
 
 
 def wrong_sources(manifest: Manifest, shards: Iterable[Shard]) -> Iterator[Finding]:

@@ -99,7 +99,7 @@ def wrong_sets(subject: Subject, files: Sequence[RightFile], store: SetStore) ->
     if len(files) < len(manifest.shards) or not (manifest.files or manifest.sets):
         return []
     if manifest.files is None:
-        return [in_manifest("sets: it names file sets, and not how they are arranged.")]
+        return [in_manifest("sets: the manifest names file sets, but not how they are arranged (the key files).")]
     if manifest.files.split_group and not has_column(table_inputs(manifest, files), "group"):
         return [NotChecked("the file sets: their splits follow from groups, which the tables beside hold")]
     try:
@@ -189,7 +189,7 @@ def _wrong_blends(manifest: Manifest, dataset: Path) -> Iterator[Finding]:
         return
     for name, text in expected.items():
         if (dataset / name).exists() and read(dataset / name) != text.encode():
-            yield Finding(name, None, "not what the sets of the sources give.", FORCE)
+            yield Finding(name, None, "differs from what a build writes for the sets of the sources.", FORCE)
 
 
 def _differ(one: ArrangedSet | None, entry: FileSet | None, shape: Shape) -> str | None:
@@ -266,4 +266,4 @@ def _wrong_shared(one: ArrangedSet, entry: FileSet, dataset: Path, shape: Shape)
         one.format.finish(Path(scratch), [one.stem(i) for i in range(len(one.files))], shape)
         for file in entry.shared:
             if read(Path(scratch) / Path(file.name).name) != read(dataset / file.name):
-                yield Finding(file.name, None, "not what its parts give.", FORCE)
+                yield Finding(file.name, None, "differs from what a build writes for its parts.", FORCE)

@@ -163,10 +163,20 @@ class Params(Record):
             )
         pairs = [name for name, one in found.items() if one is not None and one.pair is not None]
         turns = "together" if encode.chat is None else encode.chat.turns
-        if (bool(pairs), len(pairs)) != (turns == "pair", len(found) if pairs else 0):
+        if pairs and len(pairs) < len(found):
+            others = [name for name in found if name not in pairs]
             raise ValueError(
-                f"found chat.turns: {turns}, and pair in {len(pairs)} of {len(found)} sources; allowed: turns: pair with pair in "
-                "all sources, or another one without it"
+                f"found preference pairs (pair) in {', '.join(pairs)}, and none in {', '.join(others)}; allowed: pairs in all "
+                "sources, or in none"
+            )
+        if pairs and turns != "pair":
+            raise ValueError(
+                f"found preference pairs (pair of source) with chat.turns: {turns}; allowed: turns: pair, like "
+                "chat: {template: chatml, turns: pair}"
+            )
+        if turns == "pair" and not pairs:
+            raise ValueError(
+                "found chat.turns: pair without preference pairs; allowed: turns: together or each, or pairs: set pair of source"
             )
         return encode
 

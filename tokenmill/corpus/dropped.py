@@ -125,8 +125,8 @@ def find_rows(dropped: Mapping[str, Sequence[DroppedDocument]]) -> FindDropped:
             if not texts[i].is_valid or (id, text_digests(texts.slice(i, 1))[0].as_py()) != (one.id, one.sha256):
                 raise ValidationError(
                     f"{DROPPED_FILE}: {shard}: row {one.row}",
-                    f"says that the document {one.id!r} with the sha256 {one.sha256.hex()[:16]}… is there; another "
-                    "one is.",
+                    f"says that the document {one.id!r} with the sha256 {one.sha256.hex()[:16]}… is there; found "
+                    "another one.",
                     "Run `tokenmill build --force`.",
                 )
         return some

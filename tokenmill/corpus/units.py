@@ -244,8 +244,8 @@ def _look(
             if n_bytes != shard.n_bytes:
                 raise CorpusError(
                     str(shard.path),
-                    f"has {n_bytes:,} bytes, and had {shard.n_bytes:,} when the build began.",
-                    "Run `tokenmill build` again when it is at rest.",
+                    f"expected {shard.n_bytes:,} bytes, as when the build began; found {n_bytes:,}.",
+                    "Run `tokenmill build` again when nothing writes to it any more.",
                     code="TM207",
                 )
             if n_bytes <= POINTER_BYTES_MAX:

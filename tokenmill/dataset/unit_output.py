@@ -167,7 +167,8 @@ def _is_whole(path: Path, sha256: str) -> bool:
     except FileNotFoundError:
         return False
     say(
-        f"{path}: DVC's cache held other bytes than its name says; the file is removed, and made again where it is needed"
+        f"{path}: the bytes of this file in DVC's cache did not match its name. The file is removed, and made again "
+        "when it is needed"
     )
     return False
 

@@ -107,11 +107,13 @@ def read_plan(root: Path) -> dict[str, Any]:
     try:
         plan: dict[str, Any] = read_json(path)
     except FileNotFoundError:
-        raise ParamsError(path, "is not there.", "Run `tokenmill plan` before a build, then the build.") from None
+        raise ParamsError(
+            path, "is not there.", "Run `tokenmill plan`, then `tokenmill build`, then this command again."
+        ) from None
     except ValueError:
         plan = {}
     if plan.get("schema_version") != SCHEMA_VERSION:
-        raise ParamsError(path, "not a plan of this tokenmill.", "Run `tokenmill plan` again.")
+        raise ParamsError(path, "is not a plan that this version of tokenmill wrote.", "Run `tokenmill plan` again.")
     return plan
 
 

@@ -55,11 +55,11 @@ def choose(root: Path, params: Params, sizes: Sequence[int], patterns: Sequence[
     n_given = 256 + len(params.train_vocab.special_tokens)
     if min(sizes) <= n_given or width < 1:
         raise ParamsError(
-            "--sizes", f"expected more than {n_given:,}, the bytes and special tokens; found {min(sizes):,}."
+            "--sizes", f"expected more than {n_given:,}, the number of bytes and special tokens; found {min(sizes):,}."
         )
     shards = find_documents(root, params)
     if not shards:
-        raise CorpusError(root, "no documents were found; expected what source.glob names.")
+        raise CorpusError(root, "expected documents that source.glob names; found none.")
     weights = weights_of(root, params.count.weights, [shard.name for shard in shards])
     sample = _Sample(shards)
     return [rung for pattern in patterns for rung in _ladder(pattern, shards, sample, weights, params, sizes, width)]

@@ -218,8 +218,8 @@ def _refuse_equal_files(params: Params) -> None:
     if one_file and (twice := [stem for stem, n in stems.items() if n > 1]):
         raise ParamsError(
             f"encode.formats: {one_file[0]}",
-            f"{twice[0]} would be the file of two pairs of a split and a source, since its name joins theirs.",
-            "Rename one of them.",
+            f"two pairs of a split and a source would have the same file, {twice[0]}, whose name joins those of a pair.",
+            "Rename a split or a source.",
         )
 
 

@@ -40,7 +40,9 @@ def place_of(text: str) -> str:
         return os.path.abspath(local_path(text))  # noqa: PTH100 — resolve() would follow links
     found = place(text)
     if found.scheme == "hf":
-        raise StorageError(text, "datasets are kept at s3://, gs://, az:// or in a folder.", "Name one of these.")
+        raise StorageError(
+            text, "expected a place at s3://, gs:// or az://, or a folder.", "Name one of these; hf:// is only read."
+        )
     return found.url.rstrip("/")
 
 
@@ -65,7 +67,7 @@ def files_below(folder: Path) -> Iterator[Path]:
                 kind = "a symbolic link" if stat.S_ISLNK(mode) else "a FIFO, a socket or a device"
                 raise StorageError(
                     path,
-                    f"is {kind}; expected files and folders alone, and nothing was followed.",
+                    f"expected only files and folders; found {kind}, which was not followed.",
                     "Remove it, or copy the folder with `cp -rL`, which puts the files themselves in place of links.",
                 )
 

@@ -118,7 +118,10 @@ def check_unchanged(path: Path | StoredObject, before: Signature) -> None:
         unchanged = False
     if not unchanged:
         raise CorpusError(
-            str(path), "changed while it was read.", "Run `tokenmill build` again when it is at rest.", code="TM207"
+            str(path),
+            "changed while it was read.",
+            "Run `tokenmill build` again when nothing writes to it any more.",
+            code="TM207",
         )
 
 

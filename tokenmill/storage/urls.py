@@ -25,7 +25,7 @@ def refuse_password(where: str, text: str) -> None:
     if has_password(text):
         raise ParamsError(
             where,
-            "a URL with a password, which would be written to files and logs that others read.",
+            "the URL has a password, which would be written to files and logs that others read.",
             "Take it out. git takes it from a credential helper or uses an ssh key, and DVC takes it from "
             ".dvc/config.local or the environment.",
         )

@@ -13,7 +13,7 @@ def refuse_other_encoding(folder: Path) -> None:
         str(folder).encode()
     except UnicodeEncodeError:
         raise ParamsError(
-            folder, "the path of a project is to be UTF-8, and this one is not.", "Rename the folder."
+            folder, "expected a path that is valid UTF-8, which DVC and git need.", "Rename the folder."
         ) from None
 
 

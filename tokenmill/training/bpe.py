@@ -141,7 +141,9 @@ def learn(
     forbidden = [token for text in special_tokens if (token := bytes_of(text)) is not None]
     if isinstance(counts, Counter):
         if counts.steps != steps:
-            raise ParamsError("pattern", f"found {pattern!r}; the counter counted with another.", "Give both the same.")
+            raise ParamsError(
+                "pattern", f"found {pattern!r}; the counter used another pattern.", "Give both the same pattern."
+            )
     else:
         from tokenmill.counts.table import check_schema
 

@@ -235,7 +235,10 @@ def _check_bytes(cache: Any, oid: str, **_asked: Any) -> Any:
     meta, found = hash_file(path, cache.fs, cache.hash_name, cache.state, info=_localfs_info(path))
     if (found.value or "").removesuffix(".dir") != oid.removesuffix(".dir"):  # DVC stores a folder's md5 with .dir
         cache.fs.remove(path)
-        say(f"{path}: DVC's cache held other bytes than its name says; the file is removed, and made again if need be")
+        say(
+            f"{path}: the bytes of this file in DVC's cache did not match its name. The file is removed, and made again "
+            "when it is needed"
+        )
         raise ObjectFormatError(path)
     return meta
 

@@ -129,7 +129,7 @@ def _imported(root: Path, pin: Pin) -> Iterator[tuple[Path, Tokenizer]]:
             if found != expected and expected is not None:
                 raise VersionsError(
                     words_for(pin.asked),
-                    f"not the tokenizer that {LOCK_FILE} pins: {what}: expected {expected}, found {found}.",
+                    f"is not the tokenizer that {LOCK_FILE} pins: expected the {what} {expected}; found {found}.",
                     "To use it anyway, run `tokenmill pin`; all documents are then encoded again.",
                     code="TM405",
                 )
@@ -157,7 +157,7 @@ def _fetch_or_copy(
     version = find_version(asked.from_, Reference(asked.name, (pin and pin.version) or asked.version), root)
     if pin is not None and version.commit != pin.commit:
         raise VersionsError(
-            f"{version} from {asked.from_}: the tag was moved: {LOCK_FILE} pins the commit {pin.commit}, found {version.commit}.",
+            f"{version} from {asked.from_}: the tag was moved to the commit {version.commit}; {LOCK_FILE} pins {pin.commit}.",
             code="TM405",
         )
     fetch_tokenizer(version, directory)
@@ -197,7 +197,10 @@ def _tell_changes(source: Path) -> None:
             f"{source.name}: the files beside tokenizer.json add or change {len(tokens):,} tokens: {', '.join(tokens[:10])}"
         )
     if sections:
-        say(f"{source.name}: {', '.join(sections)}: as the class of transformers has them, not as tokenizer.json does")
+        say(
+            f"{source.name}: transformers' class for this tokenizer replaces these parts of tokenizer.json, and so does tokenmill: "
+            f"{', '.join(sections)}"
+        )
 
 
 def _load(source: Path, asked: TokenizerSource) -> Tokenizer:

@@ -293,7 +293,7 @@ def _refuse_unvalidated(root: Path, digest: str) -> None:
     if validated != digest:
         raise VersionsError(
             path,
-            f"a report about the tokenizer {validated}; expected {digest}.",
+            f"expected a report about the tokenizer {digest}; found one about {validated}.",
             "Run `tokenmill build --force`.",
             code="TM404",
         )

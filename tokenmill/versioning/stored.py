@@ -61,7 +61,7 @@ def manifest_of(folder: str) -> Manifest:
         raise (
             ValidationError(
                 folder,
-                f"is the dataset {folder_name(manifest)}, and not the one that its folder is named after.",
+                f"holds the dataset {folder_name(manifest)}, but its folder is named after another one.",
                 "Do not use it; upload it again.",
                 code="TM501",
             )

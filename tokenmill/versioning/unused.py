@@ -49,8 +49,7 @@ def find(root: Path, place: str, keep: Sequence[str]) -> list[FoundFolder]:
         raise VersionsError(
             place,
             f"no kept revision names any of its {len(found):,} datasets, so all would be removed.",
-            "Is it the place of another project? Otherwise name a revision of one with --keep, or delete the folder "
-            "yourself.",
+            "If it is this project's place, name a revision of a dataset with --keep, or delete the folder yourself.",
         )
     return sorted(found, key=lambda one: (one.modified_s, one.name))
 

@@ -176,8 +176,8 @@ def _check_arrived(folder: str, files: Sequence[DatasetFile]) -> None:
         if file.name not in there or there[file.name].n_bytes != file.n_bytes:
             raise StorageError(
                 f"{folder}/{file.name}",
-                "was written and is not there now.",
-                "Is somebody deleting files? Run the command again.",
+                "was written, but is not there any more.",
+                "Check that nobody deletes files there, and run the command again.",
             )
 
 

@@ -47,7 +47,9 @@ class ViewServer(ThreadingHTTPServer):
         try:
             super().__init__((_HOST, port), _Handler)
         except (OSError, OverflowError) as error:
-            raise ParamsError(f"--port {port}", f"cannot be used: {error}.", "Name another, or none.") from None
+            raise ParamsError(
+                f"--port {port}", f"cannot be used: {error}.", "Name another port, or leave --port out."
+            ) from None
         self._secret = secrets.token_urlsafe(24)
         self._lock = Lock()  # files and caches are read by one request at a time
         self._answers: dict[str, Callable[[Asked], Any]] = {

@@ -20,7 +20,7 @@ def read_arrow_file(path: Path, columns: pa.Schema, are_some: bool = False) -> I
     ValidationError if it is not such a file, or has other columns."""
     found = map_file(path)
     if found[-len(_END) :].tobytes() != _END:
-        raise ValidationError(path, "it is cut off, or no stream of Arrow.", REBUILD)
+        raise ValidationError(path, "it is cut off, or is not an Arrow stream.", REBUILD)
     try:
         source = pa.BufferReader(pa.py_buffer(found))
         with pa.ipc.open_stream(source) as reader:

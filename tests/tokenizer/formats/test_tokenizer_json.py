@@ -407,7 +407,7 @@ def test_code_beside_a_tokenizer_is_refused(tmp_path: Path) -> None:
     config.write_text("{}", encoding="utf-8")
     for name in ("tokenizer.py", "tokenization_x.py", "tokenizer.pkl"):
         (tmp_path / name).touch()
-        with pytest.raises(TokenizerError, match=f"{name}: code beside the tokenizer"):
+        with pytest.raises(TokenizerError, match=f"{name}: there is code beside the tokenizer"):
             Tokenizer.load(tmp_path)
         (tmp_path / name).unlink()
     assert Tokenizer.load(tmp_path).engine == "core"

@@ -51,7 +51,7 @@ def document_of(pieces: list[Piece], is_unigram: bool, normalization: Normalizat
     unknown = next((id for id, piece in enumerate(pieces) if piece.kind is Kind.UNKNOWN), None)
     has_bytes = any(piece.kind is Kind.BYTE for piece in pieces)
     if unknown is None:
-        raise TokenizerError(place, "expected a piece for what is unknown; found none.")
+        raise TokenizerError(place, "expected a piece for unknown characters; found none.")
     model: dict[str, Any]
     if is_unigram:
         scored = [[piece.text, piece.score] for piece in pieces]

@@ -41,7 +41,7 @@ def read_model_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         else:
             normalizer = found
     if not settings or not normalizer:
-        raise TokenizerError(place, "has no settings behind its pieces, as if it was cut.", "Fetch the file again.")
+        raise TokenizerError(place, "ends before its settings, so it is probably cut off.", "Fetch the file again.")
     model_type = settings.get(_MODEL_TYPE, _UNIGRAM)
     if model_type not in (_UNIGRAM, _BPE):
         raise TokenizerError(f"{place}: model_type", f"expected BPE or Unigram; found {model_type!r:.20}.")

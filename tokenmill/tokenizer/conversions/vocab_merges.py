@@ -58,7 +58,7 @@ def _merges(path: Path) -> list[list[str]]:
     except FileNotFoundError:
         raise TokenizerError(path, "missing; vocab.json alone does not say how bytes become tokens.") from None
     except UnicodeDecodeError as error:
-        raise TokenizerError(path, f"no UTF-8 at byte {error.start}.", "Fetch or make the file again.") from None
+        raise TokenizerError(path, f"not UTF-8 at byte {error.start}.", "Fetch or make the file again.") from None
     merges = []
     for number, line in enumerate(lines, 1):
         pair = line.removesuffix("\r").split(" ")

@@ -32,7 +32,7 @@ def check_limits(document: dict[str, Any], place: str) -> None:
     if model["type"] == "WordPiece" and isinstance(n, int) and n > WORD_CHARS_MAX:
         raise TokenizerError(
             f"{place}: model.max_input_chars_per_word",
-            f"expected {WORD_CHARS_MAX:,} at most, because a word takes cubic time; found {shown(n)}.",
+            f"expected {WORD_CHARS_MAX:,} at most, since the time for a word grows with the cube of its length; found {shown(n)}.",
             "Lower it: longer words become the unknown token.",
         )
     long = max((text for text, _ in model["vocab"]), key=len, default="") if model["type"] == "Unigram" else ""

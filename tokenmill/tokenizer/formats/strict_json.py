@@ -24,11 +24,11 @@ def parse(content: bytes, place: str, unchecked: tuple[str, ...] = ()) -> dict[s
             content.decode(), object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite
         )
     except UnicodeDecodeError as error:
-        raise TokenizerError(place, f"no UTF-8 at byte {error.start}.", "Fetch or make the file again.") from None
+        raise TokenizerError(place, f"not UTF-8 at byte {error.start}.", "Fetch or make the file again.") from None
     except RecursionError:
         raise TokenizerError(place, f"nested too deep; at most {_DEPTH_MAX} levels.", "Fetch the file again.") from None
     except ValueError as error:
-        raise TokenizerError(place, f"no valid JSON: {error}.", "Fetch or make the file again.") from None
+        raise TokenizerError(place, f"not valid JSON: {error}.", "Fetch or make the file again.") from None
     if not isinstance(document, dict):
         wrong(place, "an object", document)
     _check_surrogates(document, content, place)
