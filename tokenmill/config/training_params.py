@@ -231,8 +231,8 @@ class Publish(Record):
     def _are_libraries(cls, names: list[str]) -> list[str]:
         for name in names:
             if name not in CONSUMERS:
-                hint = did_you_mean(name, CONSUMERS)
-                raise ValueError(f"found {name!r}; allowed: {', '.join(CONSUMERS)}.{hint}")
+                hint = did_you_mean(name, CONSUMERS).rstrip("?").replace(" Did you mean", "; did you mean")
+                raise ValueError(f"found {name!r}; allowed: {', '.join(CONSUMERS)}{hint}")
         return names
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from tokenmill.analysis.conform import conform
 from tokenmill.config.load_params import load_params
-from tokenmill.conform.consumers import lines_of
 from tokenmill.console import say
 from tokenmill.errors import VersionsError
 from tokenmill.layout import PARAMS_FILE, TOKENIZER_DIRECTORY
@@ -38,10 +37,10 @@ def _refuse_other_ids(root: Path, names: list[str]) -> None:
     """Raises VersionsError unless each of these libraries gives the ids of the project's tokenizer."""
     found = conform(root / TOKENIZER_DIRECTORY, names) if names else []
     if wrong := [one for one in found if one.verdict != "same"]:
-        _head, *lines = lines_of(wrong)
+        named = [f"{one.consumer} {one.verdict}{f' ({one.why})' if one.why else ''}" for one in wrong]
         raise VersionsError(
             "publish.conform",
-            f"not every library gives the ids of {TOKENIZER_DIRECTORY}: {'; '.join(lines)}.",
+            f"not every library gives the ids of {TOKENIZER_DIRECTORY}: {', '.join(named)}.",
             "Install what is missing, change the tokenizer, or take the library out of publish.conform.",
             code="TM407",
         )
