@@ -73,9 +73,11 @@ def add_commands(commands: "Commands") -> None:
         epilog="example: tokenmill conform data/tokenizer --with transformers tiktoken",
     )
     conform.add_argument(
-        "tokenizer", type=Path, help="a directory with tokenizer.json, or such a file, which counts alone"
+        "tokenizer", type=Path, help="a directory with tokenizer.json, or such a file without those beside it"
     )
-    conform.add_argument("--with", dest="names", nargs="+", metavar="NAME", help="these libraries (default: all)")
+    conform.add_argument(
+        "--with", dest="names", nargs="+", metavar="NAME", help="compare these libraries (default: all that are known)"
+    )
     conform.set_defaults(run=_conform)
 
 

@@ -23,8 +23,8 @@ def add_commands(commands: "Commands") -> None:
     convert = commands.add_parser(
         "convert",
         help="write a tokenizer in the file format of another program",
-        description="Reads a tokenizer, and writes it so that another program gives the same ids. What would give others is an "
-        "error that says why.",
+        description="Reads a tokenizer, and writes it so that another program gives the same ids. Where a format "
+        "cannot hold it, the error says why.",
         epilog="example: tokenmill convert data/tokenizer served --to gguf",
     )
     convert.add_argument(

@@ -51,9 +51,14 @@ def add_commands(commands: "Commands") -> None:
         metavar="N",
         help="how many documents tokenizers and tiktoken encode, too (default: %(default)s)",
     )
-    verify.add_argument("--seed", type=int, default=0, metavar="N", help="draws that sample (default: %(default)s)")
     verify.add_argument(
-        "--threads", type=int, metavar="N", help="files that are checked at a time (default: one a core)"
+        "--seed", type=int, default=0, metavar="N", help="the seed that draws that sample (default: %(default)s)"
+    )
+    verify.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="how many files are checked at the same time (default: one for each core)",
     )
     verify.set_defaults(run=_verify)
     info = commands.add_parser(
@@ -99,7 +104,7 @@ def _add_draft_vocab(commands: "Commands") -> None:
     draft.add_argument("directory", type=Path, metavar="DIR", help="the directory of the new files")
     draft.add_argument("--top", type=int, default=32768, metavar="N", help="the number of ids (default: %(default)s)")
     draft.add_argument(
-        "--vocab-size", type=int, metavar="N", help="that of the model, if it has more than the tokenizer"
+        "--vocab-size", type=int, metavar="N", help="the model's vocabulary size, if it is larger than the tokenizer's"
     )
     draft.add_argument("--trained-only", action="store_true", help="count only where the loss mask is 1")
     draft.add_argument(

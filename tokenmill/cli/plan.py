@@ -30,7 +30,7 @@ def add_commands(commands: "Commands") -> None:
         "range. It builds nothing. Exit code 0: the build may begin, 1: it should not, such as for want of disk or memory.",
         epilog="example: tokenmill plan --seed 1",
     )
-    plan.add_argument("--seed", type=int, default=0, metavar="N", help="which documents are in the sample (default: 0)")
+    plan.add_argument("--seed", type=int, default=0, metavar="N", help="the seed that draws the sample (default: 0)")
     plan.add_argument(
         "--outcome", action="store_true", help="show the last plan beside what the build after it took; plan nothing"
     )
@@ -52,7 +52,9 @@ def add_commands(commands: "Commands") -> None:
         help=f"vocabulary sizes (default: {' '.join(map(str, _SIZES))})",
     )
     choose.add_argument("--patterns", nargs="+", metavar="NAME", help="names or regexes (default: count.pattern)")
-    choose.add_argument("--width", type=int, default=2048, metavar="N", help="that of the model (default: %(default)s)")
+    choose.add_argument(
+        "--width", type=int, default=2048, metavar="N", help="the width of the model's embedding (default: %(default)s)"
+    )
     choose.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw bytes per token against vocabulary size")
     choose.add_argument("--params", type=Path, metavar="FILE", help="the project's params.yaml (default: the nearest)")
     choose.set_defaults(run=_choose)

@@ -19,7 +19,7 @@ def add_commands(commands: "Commands") -> None:
     init = commands.add_parser(
         "init",
         help="make a new data project",
-        description="Makes a folder a data project under git and DVC, in its git repository or in a new one. "
+        description="Makes a data project of a folder, under git and DVC: in the git repository around it, or in a new one. "
         "Overwrites nothing.",
         epilog="example: tokenmill init my-tokens",
     )

@@ -57,8 +57,8 @@ def add_commands(commands: "Commands") -> None:
         "equal ids, 1 different ids, 2 error.",
         epilog="example: tokenmill diff tokenizer@v1.1.0 tokenizer@v1.2.0 --corpus 'data/raw/**/*'",
     )
-    diff.add_argument("one", metavar="ONE", help="NAME@VERSION, or a path")
-    diff.add_argument("other", metavar="OTHER", help="the same")
+    diff.add_argument("one", metavar="ONE", help="a tokenizer: NAME@VERSION, or the path of its folder or file")
+    diff.add_argument("other", metavar="OTHER", help="the other tokenizer, named likewise")
     diff.add_argument(
         "--from", dest="repository", default=".", metavar="URL", help="the git repository of the versions"
     )
