@@ -15,10 +15,10 @@ import pytest
 from tests.builders.small_tokenizer import small_tokenizer, with_card
 from tokenmill import Tokenizer
 from tokenmill.analysis.conform import conform
-from tokenmill.analysis.conform_texts import generated_conversations, generated_texts
+from tokenmill.analysis.conform_texts import generated_texts
 from tokenmill.cli.main import main
 from tokenmill.conform import consumers
-from tokenmill.conform.consumers import CONSUMERS, Result, exit_code, lines_of
+from tokenmill.conform.consumers import Result, exit_code, lines_of
 from tokenmill.errors import TokenizerError
 
 HERE = ["tokenizers", "transformers", "transformers-slow", "tiktoken"]  # those of the development environment
@@ -63,6 +63,7 @@ def test_every_library_here_gives_the_same_ids(made: Path, tmp_path: Path) -> No
     assert [(name, one["verdict"], one["compared"]["special"]) for name, one in results.items()] == [
         (name, "same", 95) for name in HERE
     ]
+    assert [one["compared"]["chat"] for one in results.values()] == [0, 12, 12, 0]
 
 
 def test_a_file_that_one_library_reads_otherwise_is_found_by_the_command_and_by_the_program(folder: Path) -> None:
@@ -86,6 +87,15 @@ def test_a_setting_of_transformers_that_changes_ids_is_found_by_the_program(fold
     assert code == 1
     assert results["transformers"]["difference"]["given"] == "<|endoftext|>"
     assert results["transformers"]["difference"]["expected"] == [0]
+
+
+def test_a_chat_template_that_changed_after_it_was_made_is_found_by_the_program(folder: Path) -> None:
+    file = folder / "chat_template.jinja"
+    file.write_text("Be brief.\n" + file.read_text(encoding="utf-8"), encoding="utf-8")
+    code, results = by_program(folder, "--with", "transformers", "tokenizers")
+    assert (code, results["tokenizers"]["verdict"], results["transformers"]["verdict"]) == (1, "same", "other")
+    assert results["transformers"]["difference"]["kind"] == "chat"
+    assert [one["role"] for one in results["transformers"]["difference"]["given"]] == ["system", "user", "assistant"]
 
 
 def test_a_tokenizer_that_changed_after_it_was_made_is_found_by_the_command_and_by_the_program(folder: Path) -> None:
@@ -293,10 +303,3 @@ def test_generated_texts_are_the_same_each_time_and_have_what_libraries_split_ot
     assert categories == {unicodedata.category(chr(i)) for i in range(sys.maxunicode + 1)} - {"Cs"}
     assert all(part in whole for part in ("'re", "’ll", "\r\n", "\n\n", "\u00a0", "\u3000", "1", "\x00", " " * 64))
     assert {os.linesep, "\u2028"} < set(whole)
-
-
-def test_generated_conversations_have_turns_in_order() -> None:
-    one, two, _three = generated_conversations(["a", "b"], 3)
-    assert [message["role"] for message in one] == ["system", "user", "assistant"]
-    assert [message["role"] for message in two] == ["user", "assistant"] * 2
-    assert set(CONSUMERS) >= set(HERE)

@@ -8,19 +8,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
-import pyarrow as pa
-
-from tokenmill.analysis.conform_texts import generated_conversations, generated_texts
+from tokenmill.analysis.conform_texts import generated_texts
 from tokenmill.artifacts.golden import GOLDEN_FILE, check_golden
+from tokenmill.artifacts.golden_conversations import encoded_conversations
 from tokenmill.artifacts.golden_texts import HARD, PANEL
-from tokenmill.chat.chat_encoder import ChatEncoder
-from tokenmill.chat.rendering import ChatSettings
 from tokenmill.conform.consumers import CONSUMERS, Result, Subject, compare
 from tokenmill.console import say
-from tokenmill.errors import ChatError, TemplateError, TokenizerError
+from tokenmill.errors import TokenizerError
 from tokenmill.special_tokens import SpecialTokensInText
-from tokenmill.tokenizer.chat_files import DEFAULT, chat_templates_of, special_names
 from tokenmill.tokenizer.conversions.convert import convert
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.regular_files import read
@@ -77,35 +72,11 @@ def _vectors(folder: Path, tokenizer: Tokenizer) -> dict[str, list[tuple[str, An
             except TokenizerError:
                 continue
 
-    plain = [text for text in generated if not any(token in text for token in special)]
+    chats = encoded_conversations(folder, tokenizer, generated, N_CONVERSATIONS)
+    if chats.why:
+        say(f"conform: conversations are left out: {chats.why}")
     return {
         "text": list(encoded("as_text")),
         "special": list(encoded("allow")),
-        "chat": list(_conversations(folder, tokenizer, plain)),
+        "chat": [(f"conversation/{i}", messages, ids) for i, (messages, ids) in enumerate(chats.encoded)],
     }
-
-
-def _conversations(
-    folder: Path, tokenizer: Tokenizer, texts: Sequence[str]
-) -> Iterator[tuple[str, list[dict[str, str]], list[int]]]:
-    """Yields conversations with their ids by the tokenizer's default chat template, if it has one. Those that it refuses are left
-    out, and if these are all of them, prints why."""
-    template = chat_templates_of(folder).get(DEFAULT)
-    if template is None or not texts:
-        return
-    try:
-        encoder = ChatEncoder(tokenizer, ChatSettings(template, "all", special_names(folder)), str(folder))
-    except TemplateError as error:
-        say(f"conform: conversations are left out: {error}")
-        return
-    n_left = N_CONVERSATIONS
-    for i, messages in enumerate(generated_conversations(texts, N_CONVERSATIONS)):
-        try:
-            rendered = pa.array([msgspec.json.encode({"messages": messages}).decode()], pa.large_string())
-            [ids] = encoder.encode_batch(rendered).input_ids.to_pylist()
-        except ChatError as error:
-            n_left -= 1
-            if not n_left:
-                say(f"conform: conversations are left out: {error}")
-            continue
-        yield f"conversation/{i}", messages, ids

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable, Sequence
-from itertools import cycle
 
 from tokenmill.artifacts.golden_texts import HARD, PANEL
 
@@ -68,15 +67,3 @@ def generated_texts(n: int, special_tokens: Sequence[str]) -> list[str]:
         lambda: "".join(chance.choices("!?.,;:-–'\"`()[]{}<>/\\|@#$%^&*_+=~…", k=chance.randint(1, 5))),
     ]
     return ["".join(chance.choice(kinds)() for _ in range(chance.randint(1, _PIECES_MAX))) for _ in range(n)]
-
-
-def generated_conversations(texts: Sequence[str], n: int) -> list[list[dict[str, str]]]:
-    """So many conversations of one to three turns with these texts, every third one with a message of the system."""
-    left = cycle(texts)
-    found = []
-    for i in range(n):
-        messages = [{"role": "system", "content": next(left)}] if i % 3 == 0 else []
-        for _ in range(1 + i % 3):
-            messages += [{"role": role, "content": next(left)} for role in ("user", "assistant")]
-        found.append(messages)
-    return found

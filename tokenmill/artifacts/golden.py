@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 import tokenmill
 from tokenmill.config.record import Record
@@ -30,21 +30,34 @@ class Vector(Record):
     ids: list[int]
 
 
+class Conversation(Record):
+    """A conversation and its ids by the tokenizer's chat template."""
+
+    name: str
+    messages: list[dict[str, str]]
+    ids: list[int]
+
+
 class Golden(Record):
-    """The golden.json of a tokenizer. `engines`: null for an engine that gives these ids, else the reason why it does not."""
+    """The golden.json of a tokenizer. `engines`: null for an engine that gives these ids, else the reason why it does not.
+    `conversations`: none for a tokenizer without a chat template, and before 0.3."""
 
     format_version: int = 1
     tokenizer_digest: str
     engines: dict[str, str | None]
+    conversations: list[Conversation] = Field(default=[])
     vectors: list[Vector]
 
 
 def write_golden(golden: Golden, directory: Path) -> None:
     """Writes golden.json in ASCII, so that no editor or transport can alter a character of a text."""
-    lines = ",\n".join(f"  {json.dumps(vector.model_dump(), separators=(',', ':'))}" for vector in golden.vectors)
-    head = json.dumps(golden.model_dump(exclude={"vectors"}), indent=1).removesuffix("\n}")
+    lists = ("conversations", "vectors") if golden.conversations else ("vectors",)
+    text = json.dumps(golden.model_dump(exclude={"conversations", "vectors"}), indent=1).removesuffix("\n}")
+    for name in lists:
+        lines = ",\n".join(f"  {json.dumps(one.model_dump(), separators=(',', ':'))}" for one in getattr(golden, name))
+        text += f',\n "{name}": [\n{lines}\n ]'
     with write_atomic(directory / GOLDEN_FILE) as path:
-        path.write_text(f'{head},\n "vectors": [\n{lines}\n ]\n}}\n', encoding="ascii")
+        path.write_text(f"{text}\n}}\n", encoding="ascii")
 
 
 def checked_tokenizer(directory: Path, cache_mb_max: int) -> Tokenizer:
@@ -190,6 +203,12 @@ def tiktoken_engine(directory: Path, tokenizer: Tokenizer) -> Encode | str:
         "golden", pat_str=tokenizer.steps[0], mergeable_ranks=ranks, special_tokens=tokenizer.special_tokens
     )
     return encoding.encode_ordinary
+
+
+def read_golden(directory: Path) -> Golden | None:
+    """The golden.json in a directory; None if there is none. Raises TokenizerError."""
+    path = directory / GOLDEN_FILE
+    return _read(path) if path.is_file() else None
 
 
 def _read(path: Path) -> Golden:

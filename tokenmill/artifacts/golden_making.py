@@ -3,10 +3,24 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from tokenmill.artifacts.golden import Encode, Golden, Vector, first_difference, tiktoken_engine, tokenizers_engine
+from tokenmill.artifacts.golden import (
+    Conversation,
+    Encode,
+    Golden,
+    Vector,
+    first_difference,
+    read_golden,
+    tiktoken_engine,
+    tokenizers_engine,
+    write_golden,
+)
+from tokenmill.artifacts.golden_conversations import encoded_conversations
 from tokenmill.artifacts.golden_texts import HARD, PANEL
+from tokenmill.console import say
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.tokenizer import Tokenizer
+
+_N_CONVERSATIONS = 12
 
 
 def make_golden(directory: Path, tokenizer: Tokenizer, samples: Mapping[str, str]) -> Golden:
@@ -32,4 +46,23 @@ def make_golden(directory: Path, tokenizer: Tokenizer, samples: Mapping[str, str
             engines[name] = f"other ids for the text {different.split(':')[0]}"
         else:
             engines[name] = None
-    return Golden(tokenizer_digest=tokenizer.digest, engines=engines, vectors=vectors)
+    chats = _conversations(directory, tokenizer)
+    return Golden(tokenizer_digest=tokenizer.digest, engines=engines, conversations=chats, vectors=vectors)
+
+
+def renew_conversations(directory: Path, tokenizer: Tokenizer) -> None:
+    """Writes the conversations of golden.json again, after the tokenizer in a directory got another chat template."""
+    golden = read_golden(directory)
+    if golden is not None and golden.conversations != (chats := _conversations(directory, tokenizer)):
+        write_golden(golden.model_copy(update={"conversations": chats}), directory)
+
+
+def _conversations(directory: Path, tokenizer: Tokenizer) -> list[Conversation]:
+    """Without the samples, which are documents of others."""
+    chats = encoded_conversations(directory, tokenizer, [*PANEL.values(), *HARD.values()], _N_CONVERSATIONS)
+    if chats.why:
+        say(f"golden.json has no conversations, since the chat template refuses them: {chats.why}")
+    return [
+        Conversation(name=f"conversation/{i}", messages=messages, ids=ids)
+        for i, (messages, ids) in enumerate(chats.encoded)
+    ]

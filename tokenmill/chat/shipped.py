@@ -58,19 +58,20 @@ def templates_of(root: Path, name: str, directory: Path) -> dict[str, str]:
         ) from None
 
 
-def ship_template(root: Path, chat: Chat | None, directory: Path) -> None:
+def ship_template(root: Path, chat: Chat | None, directory: Path) -> bool:
     """Writes the chat template, with its variables, and the names of special tokens beside the tokenizer in a directory, so that
-    transformers' `apply_chat_template` gives the dataset's ids. A tokenizer's own template is there already.
+    transformers' `apply_chat_template` gives the dataset's ids. False: the tokenizer keeps what it has.
 
     Raises ParamsError if there is no such template."""
     if chat is None or chat.template == OF_TOKENIZER:
-        return
+        return False
     template = templates_of(root, chat.template, directory)[DEFAULT]
     names = {name: str(value) for name, value in chat.variables.items() if name in NAMES and value is not None}
     if chat.template in TURN_ENDS and "eos_token" not in special_names(directory):
         names.setdefault("eos_token", TURN_ENDS[chat.template])
     others = {name: value for name, value in chat.variables.items() if name not in NAMES}
     replace_chat_files(directory, _with_variables(template, others), names)
+    return True
 
 
 def _with_variables(template: str, variables: Mapping[str, object]) -> str:

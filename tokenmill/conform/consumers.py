@@ -353,14 +353,17 @@ def _ask() -> None:
 
 
 def subject_of(folder: Path) -> Subject:
-    """The tokenizer in a folder, with the texts of its golden.json, and each special token alone. Raises OSError, ValueError."""
+    """The tokenizer in a folder, with the texts and conversations of its golden.json, and each special token alone. Raises OSError,
+    ValueError."""
     golden = json.loads((folder / "golden.json").read_bytes())
     card: Mapping[str, Any] = json.loads((folder / "card.json").read_bytes())
     special = card["special_tokens"]
     texts = [(one["name"], one["text"], one["ids"]) for one in golden["vectors"]]
     plain = [one for one in texts if not any(token in one[1] for token in special)]
     tokens = [(f"special/{id}", token, [id]) for token, id in special.items()]
-    return Subject(str(folder.resolve()), card["pattern"], special, {"text": texts, "special": [*plain, *tokens]})
+    chats = [(one["name"], one["messages"], one["ids"]) for one in golden.get("conversations", [])]
+    vectors = {"text": texts, "special": [*plain, *tokens], "chat": chats}
+    return Subject(str(folder.resolve()), card["pattern"], special, vectors)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

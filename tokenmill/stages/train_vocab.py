@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tokenmill.artifacts.golden import check_golden, write_golden
-from tokenmill.artifacts.golden_making import make_golden
+from tokenmill.artifacts.golden_making import make_golden, renew_conversations
 from tokenmill.artifacts.model_card import make_card, measure_training, write_card
 from tokenmill.chat.shipped import ship_template
 from tokenmill.config.encode_params import Chat
@@ -118,7 +118,8 @@ def import_tokenizer(root: Path, asked: TokenizerSource, chat: Chat | None = Non
     directory = root / TOKENIZER_DIRECTORY
     before = sha256_directory(directory) if directory.is_dir() else None
     tokenizer = import_pinned(root, pinned(root, asked), directory)
-    ship_template(root, chat, directory)
+    if ship_template(root, chat, directory):
+        renew_conversations(directory, tokenizer)
     if before == sha256_directory(directory):
         say(
             "train-vocab: the tokenizer is the same as before. With an imported one, count and train_vocab have no effect."
