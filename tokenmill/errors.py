@@ -1,6 +1,6 @@
 """The errors tokenmill raises on purpose, and the words for those of the machine.
 
-    TokenmillError               a user can mend it; the command line prints the message alone and exits with 2
+    TokenmillError               a user can correct it; the command line prints the message alone and exits with 2
     ├── UsageError               the command line is not understood
     ├── ParamsError              params.yaml, an argument of the command line, or dvc.yaml
     ├── CorpusError              an input file, a row of it, or its text
@@ -211,7 +211,7 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
     {
         EXIT_DONE: "done, or nothing to do",
         EXIT_NO: "no: status (work to do), plan (no room), verify, doctor (something wrong), diff (other ids), locate (not found)",
-        EXIT_ERROR: "an error that you can mend (`tokenmill explain CODE` says more), or verify could not check something",
+        EXIT_ERROR: "an error that you can correct (`tokenmill explain CODE` says more), or verify could not check something",
         EXIT_DEFECT: "a defect of tokenmill",
         EXIT_INTERRUPTED: "interrupted by Ctrl-C",
         EXIT_UNREAD: "nobody reads what is printed, as when `head` has seen enough",
@@ -242,7 +242,7 @@ def of_the_machine(error: OSError) -> TokenmillError:
     why = _why(error) if error.errno else str(error)
     code = code_of(error)
     if code == "TM602" or error.filename is None:
-        return TokenmillError(place, f"{why}.", "Mend that and try again.", code=code)
+        return TokenmillError(place, f"{why}.", "Correct that and try again.", code=code)
     fix = "Make room and build again: what is finished is kept, and the last recorded version stays in DVC's cache."
     return TokenmillError(place, f"{why}: {room(place)}.", fix, code=code)
 

@@ -51,7 +51,8 @@ def check(dataset: str | PathLike[str]) -> Checked:
     digest = own_digest(content)
     if manifest.format_version > 3 and manifest.digest != digest:
         wrong.append(
-            f"{MANIFEST_FILE}: digest: found {manifest.digest[:16]}…, its fields have {digest[:16]}…: it was changed."
+            f"{MANIFEST_FILE}: digest: found {manifest.digest[:16]}…; expected {digest[:16]}…, the digest of its fields. "
+            "It was changed."
         )
     threads = min(os.cpu_count() or 1, _THREADS_MAX)
     with ThreadPoolExecutor(threads, thread_name_prefix="check") as pool:

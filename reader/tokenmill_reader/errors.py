@@ -1,6 +1,6 @@
-"""The errors of reading a dataset, and the base of all errors that a user can mend.
+"""The errors of reading a dataset, and the base of all errors that a user can correct.
 
-    TokenmillError         a user can mend it; a command prints the message alone and exits with 2
+    TokenmillError         a user can correct it; a command prints the message alone and exits with 2
     ├── ParamsError        an argument, or a parameter
     ├── StorageError       object storage: a name, the credentials, or a permission
     │   └── OutageError    the storage cannot be reached, which may pass

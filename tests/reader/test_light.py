@@ -219,7 +219,7 @@ def test_check_ends_with_0_for_a_copy_and_with_1_for_a_damaged_one(
     manifest.write_text(manifest.read_text().replace('"engine": "by hand"', '"engine": "by foot"'))
     assert main(["check", str(folder)]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("manifest.json: digest: found ") and lines[0].endswith(": it was changed.")
+    assert lines[0].startswith("manifest.json: digest: found ") and lines[0].endswith(". It was changed.")
     assert lines[1] == "unit-0.parquet: missing; the manifest names it."
     assert lines[2].startswith("megatron/part-00001.bin: not the file that the manifest names (sha256 ")
     assert lines[3:] == ["notes.txt: not named by manifest.json.", f"{folder}: 4 wrong. Copy the dataset again."]

@@ -32,7 +32,7 @@ def add_commands(commands: "Commands") -> None:
     init.set_defaults(run=_init)
     doctor = commands.add_parser(
         "doctor",
-        help="check this machine and the project, and say how to mend what is wrong",
+        help="check this machine and the project, and say how to correct what is wrong",
         description="Checks the machine and, inside a project, the project. Prints a line per check, with what to do. Exit "
         "code 0: nothing is wrong, at most warnings, with which a build still runs; 1: something is wrong.",
         epilog="example: tokenmill doctor --json",

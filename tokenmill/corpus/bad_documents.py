@@ -94,7 +94,7 @@ class BadInputError(CorpusError):
         else:
             where = ""
             head = f"{'' if is_all else 'at least '}{n:,} documents or files are bad:"
-            fix += "\nMend them, or set source.on_bad_document or source.on_bad_shard to quarantine, which leaves them out."
+            fix += "\nCorrect them, or set source.on_bad_document or source.on_bad_shard to quarantine, which leaves them out."
         super().__init__(where, [head, *lines], fix, code="TM209" if is_column else "TM210")
 
 
@@ -108,7 +108,7 @@ def lines_of(first: Mapping[str, Sequence[Bad]], n: int, is_all: bool) -> tuple[
     settings = " and ".join(dict.fromkeys(one.setting for one in named if one.setting))
     if not settings:
         return lines, "", ""
-    fix = f"Set {settings} in params.yaml, {whom(settings)}, to a column that they have, or mend the files."
+    fix = f"Set {settings} in params.yaml, {whom(settings)}, to a column that they have, or correct the files."
     if not settings.startswith("sources."):
         fix += " Files with other columns can be a source of their own: see `sources`."
     return lines, fix, settings

@@ -77,7 +77,7 @@ def check_limit(units: Sequence[Unit], left: Sequence[LeftOut], n_documents: int
         raise CorpusError(
             "",
             ["no documents are left, because shards are damaged:", *shown],
-            "Mend or replace them.",
+            "Correct or replace them.",
             code="TM208",
         )
     allowed = source.bad_documents_max
@@ -93,7 +93,7 @@ def check_limit(units: Sequence[Unit], left: Sequence[LeftOut], n_documents: int
             f"{n_bad:,} of {n_bad + n_documents:,} documents are bad; source.bad_documents_max allows {most}. The first:",
             *shown,
         ],
-        "Mend them, or raise source.bad_documents_max.",
+        "Correct them, or raise source.bad_documents_max.",
         code="TM208",
     )
 

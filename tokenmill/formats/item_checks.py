@@ -10,7 +10,7 @@ from tokenmill.format_facts import FORMATS, that_hold_labels, that_hold_masks
 from tokenmill_reader.formats.columns import SOURCE_IDS, check_beside, flat_of, list_values, named, schema_of
 from tokenmill_reader.formats.items import INT32_MAX, REBUILD, Shape, check_ids, check_segments, check_source_ids
 
-_NOT_WRITTEN = "Nothing of this part was kept; choose another format, or mend the items."
+_NOT_WRITTEN = "Nothing of this part was kept; choose another format, or correct the items."
 
 
 def checked(batch: pa.RecordBatch, shape: Shape, place: Path, n_before: int) -> pa.RecordBatch:

@@ -74,7 +74,7 @@ def mistakes(root: Path, params: Params) -> list[Diagnosis]:
         if first.setting:
             mend = mend or f"Set {first.setting} in params.yaml to a column or key that all files have."
         else:
-            mend = "A build leaves it out; mend it to have it in the dataset."
+            mend = "A build leaves it out; correct it to have it in the dataset."
         findings.append(Diagnosis("text", "warning", f"{n}{first.words.removesuffix('.')}", mend))
     elif seen is not None and not rows:
         findings.append(Diagnosis("text", "ok", f"the first documents of {seen.n_files:,} files can be read"))

@@ -76,7 +76,7 @@ def check_trained(entry: ChatEntry, n_tokens: int) -> None:
         raise CorpusError(
             "encode.chat",
             f"all {n_tokens:,} tokens are trained with mask: {entry.mask}, although messages of others should not be.",
-            "Mend the template's {% generation %}, which seems to enclose everything, or set mask: all.",
+            "Correct the template's {% generation %}, which seems to enclose everything, or set mask: all.",
         )
 
 

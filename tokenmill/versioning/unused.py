@@ -125,7 +125,7 @@ def _named(root: Path, keep: Sequence[str]) -> dict[str, list[str]]:
                 raise VersionsError(
                     "",
                     f"{DVC_LOCK_FILE} of {revision} cannot be read, so it is not known which dataset to keep for it.",
-                    "Mend it there, or name the revisions to keep with --keep.",
+                    "Correct it there, or name the revisions to keep with --keep.",
                 ) from None
         md5 = md5s[entry[2]]
         if md5 is not None:

@@ -195,7 +195,7 @@ def _record(root: Path, digest: str, url: str, md5: str) -> None:
         raise VersionsError(
             path,
             "is not the record of uploads that tokenmill writes.",
-            f"Mend it, or bring it back with `git checkout -- {UPLOADS_FILE}`, and run the command again; {url} is "
+            f"Correct it, or bring it back with `git checkout -- {UPLOADS_FILE}`, and run the command again; {url} is "
             "uploaded.",
         ) from None
     with write_atomic(path) as partial:

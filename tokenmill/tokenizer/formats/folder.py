@@ -133,7 +133,7 @@ def _check_followed(document: dict[str, Any], config: Mapping[str, Any], directo
         raise TokenizerError(
             f"{where} fix_mistral_regex",
             "transformers may split text otherwise than tokenizer.json says.",
-            f"Put the mended split into tokenizer.json, and remove the entry. {_ALONE}",
+            f"Put the corrected split into tokenizer.json, and remove the entry. {_ALONE}",
         )
 
 
