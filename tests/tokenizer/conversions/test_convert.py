@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, GPT2Tokenizer
 
 from tests.builders.character_tokenizers import document as trained_characters
 from tests.builders.pieces import PIECES, PLAIN
@@ -85,6 +85,15 @@ def test_vocab_and_merges_come_back_with_the_pattern_that_is_given(tmp_path: Pat
     convert(files[0], tmp_path / "back", pattern=before.pattern)
     after = Tokenizer.load(tmp_path / "back")
     assert [after.encode(text) for text in TEXTS[:4]] == [before.encode(text) for text in TEXTS[:4]]
+
+
+def test_transformers_gives_the_same_ids_from_vocab_and_merges(tmp_path: Path) -> None:
+    before = with_pattern(tuple(_core.patterns()["gpt2"]))
+    before.save(tmp_path / "own")
+    convert(tmp_path / "own", tmp_path / "there", "vocab-merges")
+    judge = GPT2Tokenizer.from_pretrained(tmp_path / "there")
+    for text in TEXTS[:4]:
+        assert judge(text, add_special_tokens=False)["input_ids"] == before.encode(text)
 
 
 @pytest.mark.parametrize("format", ["sentencepiece", "gguf"])
