@@ -19,11 +19,12 @@ def test_check_names_the_ids_and_the_pad_token_that_transformers_would_take(tmp_
     assert found["elsewhere"] == [
         "LlamaConfig's default ids mean other tokens: bos 1 is '<|pad|>', eos 2 is '!'. Set bos_token_id and eos_token_id.",
         "No pad token: transformers' collators for language models stop.",
+        "transformers makes ids of special tokens in a text, unless a call has split_special_tokens=True.",
     ]
     assert lines_of(found, "x")[-1] == f"  elsewhere       {found['elsewhere'][-1]}"
     names = {"pad_token": "<|endoftext|>", "tokenizer_class": "PreTrainedTokenizerFast"}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(names), encoding="utf-8")
-    assert len(check_tokenizer(tmp_path)["elsewhere"]) == 1
+    assert len(check_tokenizer(tmp_path)["elsewhere"]) == 2
 
 
 def test_check_says_why_llama_cpp_would_give_other_ids(tmp_path: Path) -> None:

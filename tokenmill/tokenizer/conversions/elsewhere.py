@@ -9,6 +9,8 @@ from tokenmill.tokenizer.conversions.forms import Form, id_of
 _LLAMA_IDS = {"bos_token": 1, "eos_token": 2}
 """The ids in LlamaConfig of transformers, and in configurations made from it, unless a model says others."""
 
+_SPECIAL_IN_TEXT = "transformers makes ids of special tokens in a text, unless a call has split_special_tokens=True."
+
 
 def warnings_of(form: Form) -> list[str]:
     """One sentence for each program or setting that would give other ids, or stop."""
@@ -16,6 +18,7 @@ def warnings_of(form: Form) -> list[str]:
         *([why] if (why := without_llama_cpp(form)) else []),
         *_default_ids(form),
         *([] if "pad_token" in form.names else ["No pad token: transformers' collators for language models stop."]),
+        *([_SPECIAL_IN_TEXT] if form.tokenizer.special_tokens else []),
     ]
 
 
