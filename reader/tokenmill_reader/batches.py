@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tokenmill_reader.array_types import Longs
+    from tokenmill_reader.array_types import Ids, Labels, Longs, Starts
     from tokenmill_reader.token_dataset import TokenDataset
 
 
@@ -91,13 +91,22 @@ class Batches:
 
 def _in_rows(dataset: TokenDataset, numbers: Longs) -> dict[str, Any]:
     """The items with these numbers as rows of one length."""
-    items, labels = dataset.take(numbers), [dataset.labels(i) for i in numbers.tolist()]
+    items, labels, starts = _items(dataset, numbers)
     found = {"input_ids": _rows(items, 0), "labels": _rows(labels, NO_LABEL)}
     if dataset.state()["items"] == "documents":
         return {**found, "attention_mask": _rows([np.ones(len(ids), np.int64) for ids in items], 0)}
     length = found["input_ids"].shape[1]
-    counted = [positions(dataset.starts(i), length) for i in numbers.tolist()]
-    return {**found, "position_ids": _rows(counted, 0)}
+    return {**found, "position_ids": _rows([positions(one, length) for one in starts], 0)}
+
+
+def _items(dataset: TokenDataset, numbers: Longs) -> tuple[list[Ids], list[Labels], list[Starts]]:
+    """The items with these numbers, their labels, and their starts. A block is read before the next one begins."""
+    items, labels, starts = [], [], []
+    for some in dataset.by_block(numbers):
+        items += dataset.take(some)
+        labels += [dataset.labels(i) for i in some.tolist()]
+        starts += [dataset.starts(i) for i in some.tolist()]
+    return items, labels, starts
 
 
 def _rows(arrays: Sequence[npt.NDArray[Any]], fill: int) -> Longs:
@@ -110,12 +119,13 @@ def _rows(arrays: Sequence[npt.NDArray[Any]], fill: int) -> Longs:
 
 def _joined(dataset: TokenDataset, numbers: Longs) -> dict[str, Any]:
     """The items with these numbers in one row. No label follows from the item before, so the first of each has none."""
-    items, n_ids, starts = dataset.take(numbers), 0, [np.empty(0, np.int32)]
-    for i, ids in zip(numbers.tolist(), items):
-        starts.append(dataset.starts(i) + np.int32(n_ids))
+    items, labels_of, starts_of = _items(dataset, numbers)
+    n_ids, starts = 0, [np.empty(0, np.int32)]
+    for ids, one in zip(items, starts_of):
+        starts.append(one + np.int32(n_ids))
         n_ids += len(ids)
     begins = np.concatenate(starts)
-    labels = np.concatenate([dataset.labels(i) for i in numbers.tolist()]).astype(np.int64)
+    labels = np.concatenate(labels_of).astype(np.int64)
     labels[begins] = NO_LABEL
     lengths = cu_seqlens(begins, n_ids)
     longest = int(np.diff(lengths).max(initial=0))

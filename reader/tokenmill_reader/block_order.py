@@ -17,16 +17,20 @@ if TYPE_CHECKING:
 
 class BlockOrder:
     """An order of the items of several parts. `first_items`: the first item of each part, and the end. `block`: parts of a block,
-    at least 1. `key_of`: the key of an order (tokenmill_reader.order) with a name.
+    at least 1. `key_of`: the key of an order (tokenmill_reader.order) with a name. `run`: parts that stay neighbours, at least 1.
 
-    The parts come in the Order with the key of "parts". Each `block` of them in this order is a block. The items of block k, in
-    the order of its parts, come in the Order with the key of "block k". It needs memory for the parts, and none for the items.
+    Each `run` parts are a run, and the runs come in the Order with the key of "parts". Each `block` parts in this order are a
+    block. The items of block k, in the order of its parts, come in the Order with the key of "block k". It needs memory for the
+    parts, and none for the items.
     `parts_digest`: the first 16 hex digits of the sha256 of `first_items`, as JSON without spaces.
     """
 
-    def __init__(self, first_items: Longs, block: int, key_of: Callable[[str], bytes]) -> None:
+    def __init__(self, first_items: Longs, block: int, key_of: Callable[[str], bytes], run: int = 1) -> None:
         n_parts = len(first_items) - 1
-        self.parts: Longs = Order(n_parts, key_of("parts")).item_at(np.arange(n_parts))
+        n_runs = -(-n_parts // run)
+        runs = Order(n_runs, key_of("parts")).item_at(np.arange(n_runs))
+        parts = (runs[:, None] * run + np.arange(run)).ravel()
+        self.parts: Longs = parts[parts < n_parts]  # the last run may be shorter
         self._block, self._key_of = block, key_of
         self._part_starts = first_items[self.parts]
         n_items = np.diff(first_items)[self.parts]
@@ -44,7 +48,7 @@ class BlockOrder:
     def item_at(self, positions: Longs) -> Longs:
         """The item at each position: int64, of the shape of `positions`, which are in 0…n-1."""
         positions = np.asarray(positions, np.int64)
-        of_block = np.searchsorted(self._block_starts, positions, side="right") - 1
+        of_block = self.block_of(positions)
         found = np.empty_like(positions)
         for k in np.unique(of_block).tolist():
             start, end = self._block_starts[k : k + 2].tolist()
@@ -53,6 +57,11 @@ class BlockOrder:
         slots = np.searchsorted(self._starts, found, side="right") - 1
         items: Longs = self._part_starts[slots] + (found - self._starts[slots])
         return items
+
+    def block_of(self, positions: Longs) -> Longs:
+        """The number of the block of each position."""
+        blocks: Longs = np.searchsorted(self._block_starts, positions, side="right") - 1
+        return blocks
 
     def _order_of(self, k: int, n_items: int) -> Order:
         return Order(n_items, self._key_of(f"block {k}"))

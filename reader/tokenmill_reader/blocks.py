@@ -82,7 +82,11 @@ class Blocks:
     def items(self, indexes: Longs) -> list[Ids]:
         """The ids of these items, in this order. A block is read once, however many of them it has."""
         found: list[Any] = [None] * len(indexes)
-        for part, in_part in _groups(np.searchsorted(self._first_items, indexes, side="right") - 1):
+        of_parts = list(_groups(np.searchsorted(self._first_items, indexes, side="right") - 1))
+        if self.cached is not None:  # else a part of the next block would come between two of this one
+            turns = self.cached.turns
+            of_parts.sort(key=lambda one: turns[one[0]])
+        for part, in_part in of_parts:
             opened = self._opened.get(part) or self._open(part)
             if self._are_mapped and len(in_part) < _PER_BLOCK_MIN * len(opened.first_items):
                 for i, index in zip(in_part.tolist(), indexes[in_part].tolist()):

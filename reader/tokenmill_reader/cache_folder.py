@@ -13,7 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from tokenmill_reader.manifest import MANIFEST_FILE, DatasetFile
@@ -37,8 +37,8 @@ def partial_path(folder: Path, file: DatasetFile) -> Path:
 
 
 class Lock:
-    """A lock of this name in the folder: shared, or of one holder alone. It is held until `release`, or until nothing refers to
-    it."""
+    """A lock of this name in the folder: shared, or of one holder alone. It is held until `release`, which `with` calls, or until
+    nothing refers to it."""
 
     def __init__(self, folder: Path, name: str) -> None:
         path = folder / _LOCKS / name.replace("%", "%25").replace("/", "%2F")
@@ -67,20 +67,15 @@ class Lock:
             os.close(self._file)
             self._file = -1
 
+    def __enter__(self) -> Lock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
     def __del__(self) -> None:
         if getattr(self, "_file", -1) >= 0:
             self.release()
-
-
-@contextmanager
-def alone(folder: Path, name: str) -> Iterator[None]:
-    """Holds the lock of this name alone in the block."""
-    lock = Lock(folder, name)
-    try:
-        lock.take()
-        yield
-    finally:
-        lock.release()
 
 
 def make_room(
@@ -96,7 +91,8 @@ def make_room(
     The file whose next use is furthest goes first, and none that is needed before `latest` or at it. Files in use stay, and those
     of `kept`, for which there is room besides. `next_use`: how soon a file is needed, by its name.
     """
-    with alone(folder, _SPACE):
+    with Lock(folder, _SPACE) as lock:
+        lock.take()
         partial = partial_path(folder, file)
         partial.parent.mkdir(parents=True, exist_ok=True)
         if cache_bytes is not None:
@@ -115,26 +111,24 @@ def make_room(
         return True
 
 
-def _removed(folder: Path, name: str, path: Path) -> bool:
+def _removed(folder: Path, name: str, path: str) -> bool:
     """Removes a file unless it is in use."""
-    lock = Lock(folder, name)
-    try:
+    with Lock(folder, name) as lock:
         if not lock.try_take():
             return False
         with suppress(FileNotFoundError):
-            path.unlink()
+            Path(path).unlink()
         return True
-    finally:
-        lock.release()
 
 
-def _files(folder: Path) -> Iterator[tuple[str, tuple[int, Path]]]:
+def _files(folder: Path) -> Iterator[tuple[str, tuple[int, str]]]:
     """The name of each file that is there or in the making, the room that it needs, and its path."""
+    start = len(str(folder)) + 1  # strings, since a Path for each file took most of the time
     for above, folders, names in os.walk(folder):
         folders[:] = [one for one in folders if one != _LOCKS]
         for name in names:
-            path = Path(above, name)
-            relative = path.relative_to(folder).as_posix()
+            path = f"{above}/{name}"
+            relative = path[start:]
             if relative.startswith(MANIFEST_FILE):
                 continue
             if name.endswith(_PARTIAL):
@@ -142,4 +136,4 @@ def _files(folder: Path) -> Iterator[tuple[str, tuple[int, Path]]]:
                 yield relative, (int(n_bytes), path)
             else:
                 with suppress(FileNotFoundError):
-                    yield relative, (path.stat().st_size, path)
+                    yield relative, (Path(path).stat().st_size, path)

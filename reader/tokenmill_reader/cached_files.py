@@ -23,17 +23,9 @@ from tokenmill_reader.urls import RemoteDataset
 _END_S = 5.0
 
 
-def bring_manifest(dataset: RemoteDataset) -> Fetcher:
-    """Makes sure that the manifest of a dataset is in its folder, and gives what fetches its other files. Raises ValidationError if
-    there is no manifest or not the one of the URL, and StorageError after a minute of outage."""
-    fetcher = Fetcher(dataset)
-    fetcher.ask({"manifest": True})
-    return fetcher
-
-
 class CachedFiles:
     """The files of a remote dataset. `parts`: those of each part. `fetcher`: what fetches for this process, if it is there. Any
-    process may get a copy, and fetches by a process of its own.
+    process may get a copy, and fetches by a process of its own. `turns`: the number of each part's group in the order.
 
     Raises ParamsError if a part does not fit into `cache_bytes`.
     """
@@ -43,10 +35,11 @@ class CachedFiles:
     ) -> None:
         self._dataset, self._parts = dataset, parts
         self._part_bytes = [sum(file.n_bytes for file in files) for files in parts]
-        self._order: Sequence[Sequence[int]] = [[i] for i in range(len(parts))]
-        self._largest_group_bytes = max(self._part_bytes, default=0)
         self._fetcher = fetcher
-        largest = max(self._part_bytes, default=0)
+        self._order: Sequence[Sequence[int]] = ()
+        self._group: frozenset[int]
+        self.set_order([[i] for i in range(len(parts))])
+        largest = self._largest_group_bytes
         if dataset.cache_bytes is not None and largest > dataset.cache_bytes:
             raise ParamsError(
                 "cache_bytes",
@@ -55,21 +48,29 @@ class CachedFiles:
                 "encode.file_bytes.",
             )
 
-    def refuse_order(self, groups: Sequence[Sequence[int]]) -> None:
+    def refuse_order(
+        self,
+        groups: Sequence[Sequence[int]],
+        where: str = "shuffle: block",
+        fix: str = "Give a block, such as block=64, or a smaller one; or a larger cache_bytes, of twice a block at best.",
+    ) -> None:
         """Raises ParamsError if the parts of one of these groups, which are needed together, do not fit into `cache_bytes`."""
         limit = self._dataset.cache_bytes
         needed = max((sum(self._part_bytes[part] for part in group) for group in groups), default=0)
         if limit is not None and needed > limit:
             raise ParamsError(
-                "shuffle: block",
+                where,
                 f"expected parts that fit into cache_bytes ({size(limit)}); found {max(map(len, groups)):,} that are read "
                 f"together, with {size(needed)}.",
-                "Give a block, such as block=64, or a smaller one; or a larger cache_bytes, of twice a block at best.",
+                fix,
             )
 
     def set_order(self, groups: Sequence[Sequence[int]]) -> None:
         """The parts will be read in this order; those of a group together."""
-        self._order = groups
+        if groups is self._order:
+            return
+        self._order, self._group = groups, frozenset()
+        self.turns: dict[int, int] = {part: turn for turn, group in enumerate(groups) for part in group}
         self._largest_group_bytes = max((sum(self._part_bytes[i] for i in group) for group in groups), default=0)
 
     def hold(self, files: Sequence[DatasetFile]) -> list[Lock]:
@@ -95,16 +96,19 @@ class CachedFiles:
         return self.hold(self._parts[part])
 
     def to_close(self, opened: Collection[int], part: int) -> list[int]:
-        """Which of these parts, the earliest first, are to be closed before this one is opened."""
-        if self._dataset.cache_bytes is None:
+        """Which of these parts, the earliest first, are to be closed before this one is opened. Those of earlier groups leave room
+        for all of its group."""
+        limit = self._dataset.cache_bytes
+        if limit is None:
             return []
-        held_bytes_max = max(self._dataset.cache_bytes // 2, self._largest_group_bytes)
-        held_bytes, closed = sum(self._part_bytes[i] for i in opened) + self._part_bytes[part], []
+        if part not in self._group:
+            self._group = frozenset(self._order[self.turns[part]])
+        held_bytes_max = max(limit // 2, self._largest_group_bytes)
+        held_bytes, closed = sum(self._part_bytes[i] for i in {*opened, *self._group}), []
         for i in opened:
-            if held_bytes <= held_bytes_max:
-                break
-            closed.append(i)
-            held_bytes -= self._part_bytes[i]
+            if held_bytes > held_bytes_max and i not in self._group:
+                closed.append(i)
+                held_bytes -= self._part_bytes[i]
         return closed
 
     def _here(self) -> Fetcher:

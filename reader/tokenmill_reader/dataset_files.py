@@ -9,12 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
-from tokenmill_reader.errors import ParamsError, ValidationError, did_you_mean
+from tokenmill_reader.errors import ParamsError, ValidationError, did_you_mean, has_pyarrow, need_pyarrow
 from tokenmill_reader.formats.items import Shape
 from tokenmill_reader.formats.table import INDEX_NAME, PARQUET_SUFFIX, READ_FORMATS
 from tokenmill_reader.manifest import DatasetFile, FileSet, Manifest, read_manifest, refuse_wrong_names
 from tokenmill_reader.open_parts import FlatParts, Parts, Place
-from tokenmill_reader.pyarrow_needed import has_pyarrow, need_pyarrow
 from tokenmill_reader.source_ids import SourceIds
 
 _ADVICE = "Copy it again, or run `tokenmill verify` to see what else differs and `tokenmill build` to make it again."

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,18 @@ def did_you_mean(found: str, allowed: Iterable[str]) -> str:
     """
     near = nearest(found, allowed)
     return f" Did you mean {near}?" if near else ""
+
+
+def has_pyarrow() -> bool:
+    """Whether pyarrow is installed."""
+    return find_spec("pyarrow") is not None
+
+
+def need_pyarrow(path: Path) -> None:
+    """Raises ParamsError if pyarrow is not installed. `path`: the file that it is to read."""
+    if not has_pyarrow():
+        raise ParamsError(
+            path,
+            "is an Arrow or Parquet file, which needs pyarrow, and pyarrow is not installed.",
+            "Install it (pip install pyarrow), or build with a format that numpy reads alone, such as megatron.",
+        )

@@ -17,7 +17,7 @@ from tokenmill_reader.object_errors import storage_error
 from tokenmill_reader.regular_files import READ_BYTES_MAX, words_of_large
 from tokenmill_reader.urls import N_DIGITS, TOKENS, RemoteDataset, object_place
 
-_RANGE_BYTES = 8 << 20
+_RANGE_BYTES = 4 << 20
 _HASHED_BYTES = 1 << 20
 
 Patient = Callable[[Callable[[], Any]], Any]

@@ -29,7 +29,7 @@ from tokenmill_reader.manifest import DatasetFile
 from tokenmill_reader.object_errors import with_patience
 from tokenmill_reader.urls import RemoteDataset
 
-_N_AHEAD = 3  # files that are fetched ahead at the same time
+_N_AHEAD = 8  # files that are fetched ahead at the same time
 _LOOK_AGAIN_S = 0.5  # for room, after an outage, and whether the training process is there
 _POLL_S = 0.02  # for a file that another process fetches
 _N_FEW = 3  # groups
@@ -41,7 +41,7 @@ class Fetching:
 
     def __init__(self, dataset: RemoteDataset) -> None:
         self._dataset = dataset
-        self._changed = threading.Condition()
+        self._changed, self._n_changes = threading.Condition(), 0
         self._visits = Visits([], dataset.cache_bytes)
         self._failed: dict[str, TokenmillError] = {}  # files fetched ahead, until they are needed
         self._in_hand: set[str] = set()
@@ -51,13 +51,18 @@ class Fetching:
         """Files are fetched ahead in this order from now on."""
         with self._changed:
             self._visits = Visits(groups, self._dataset.cache_bytes)
-            self._changed.notify_all()
+            self._say_changed()
 
     def set_at(self, name: str) -> None:
         """The group with this file is read now."""
         with self._changed:
             self._visits.go_to(name)
-            self._changed.notify_all()
+            self._say_changed()
+
+    def _say_changed(self) -> None:
+        """Lets one thread look for a file; it lets the next one look when there is room."""
+        self._n_changes += 1
+        self._changed.notify()
 
     def need(self, files: list[DatasetFile]) -> None:
         """Brings these files. Raises the errors that CachedFiles.hold describes."""
@@ -68,8 +73,7 @@ class Fetching:
 
     def _bring(self, file: DatasetFile, kept: Sequence[DatasetFile]) -> None:
         folder, waited_s = self._dataset.folder, 0.0
-        lock = Lock(folder, file.name)
-        try:
+        with Lock(folder, file.name) as lock:
             while not lock.try_take():
                 if is_there(folder, file):  # another process uses it by now
                     return
@@ -89,8 +93,6 @@ class Fetching:
                 time.sleep(_LOOK_AGAIN_S)
                 waited_s += _LOOK_AGAIN_S
             fetch_file(self._dataset, file, self.patient)
-        finally:
-            lock.release()
 
     def patient(self, do: Any) -> Any:
         """The result of `do()`, tried again during an outage."""
@@ -100,15 +102,16 @@ class Fetching:
         """Brings the files that are needed next, for ever."""
         while True:
             with self._changed:
+                n_changes = self._n_changes
                 file = next((one for one in self._visits.ahead() if self._is_wanted(one)), None)
-                if file is None:
-                    self._changed.wait(_LOOK_AGAIN_S)
-                    continue
-                self._in_hand.add(file.name)
-            if not self._brought_ahead(file):
-                time.sleep(_LOOK_AGAIN_S)
+                if file is not None:
+                    self._in_hand.add(file.name)
+            is_of_use = file is not None and self._brought_ahead(file)
             with self._changed:
-                self._in_hand.discard(file.name)
+                if file is not None:
+                    self._in_hand.discard(file.name)
+                if not is_of_use and n_changes == self._n_changes:
+                    self._changed.wait(_LOOK_AGAIN_S)
 
     def _is_wanted(self, file: DatasetFile) -> bool:
         if any(file.name in names for names in (self._kept, self._in_hand, self._failed)):
@@ -121,17 +124,20 @@ class Fetching:
     def _brought_ahead(self, file: DatasetFile) -> bool:
         """Whether it was of use to try. An outage is left to `need`."""
         folder = self._dataset.folder
-        lock = Lock(folder, file.name)
         try:
-            if not lock.try_take():
-                return False
-            if is_there(folder, file):
+            with Lock(folder, file.name) as lock:
+                if not lock.try_take():
+                    return False
+                if is_there(folder, file):
+                    return True
+                if not self._has_room(file, self._visits.now, self._visits.next_use(file.name)):
+                    return False
+                with self._changed:
+                    self._changed.notify()
+                fetch_file(self._dataset, file, lambda do: do())
                 return True
-            if not self._has_room(file, self._visits.now, self._visits.next_use(file.name)):
-                return False
-            fetch_file(self._dataset, file, lambda do: do())
-            return True
         except OutageError:
+            time.sleep(_LOOK_AGAIN_S)
             return False
         except TokenmillError as error:
             self._failed[file.name] = error
@@ -139,8 +145,6 @@ class Fetching:
         except OSError as error:
             self._failed[file.name] = _of_the_system(error, folder)
             return True
-        finally:
-            lock.release()
 
     def _has_room(self, file: DatasetFile, kept: Sequence[DatasetFile], latest: float) -> bool:
         limit = self._dataset.cache_bytes
@@ -156,23 +160,27 @@ class Visits:
 
     def __init__(self, groups: Sequence[Sequence[DatasetFile]], cache_bytes: int | None) -> None:
         self._groups = groups
-        self._group_of = {file.name: i for i, group in enumerate(groups) for file in group}
+        self._groups_of: dict[str, list[int]] = {}
+        for i, group in enumerate(groups):
+            for file in group:
+                self._groups_of.setdefault(file.name, []).append(i)
         self._n_ahead_max = max(_N_FILES_AHEAD_MIN, max(map(len, groups), default=0))
         self._bytes_ahead_max = float("inf") if cache_bytes is None else cache_bytes // 2
         self._is_in_order = self._n_ahead_max == _N_FILES_AHEAD_MIN
         self._at = 0
 
     def go_to(self, name: str) -> None:
-        """The group with this file is read now. A file of no group changes nothing."""
-        self._at = self._group_of.get(name, self._at)
+        """The next group with this file is read now. A file of no group changes nothing."""
+        self._at = min(self._groups_of.get(name, ()), key=self._steps_to, default=self._at)
+
+    def _steps_to(self, group: int) -> int:
+        return (group - self._at) % len(self._groups)
 
     def next_use(self, name: str) -> float:
         """How many groups later a file is needed; 0: now. A file of no group comes last. A group of one part that was passed just
         now counts as the next one, since another process may not have come to it yet."""
-        group, n_groups = self._group_of.get(name), len(self._groups)
-        if group is None:
-            return float(n_groups)
-        later = (group - self._at) % n_groups
+        n_groups = len(self._groups)
+        later = min(map(self._steps_to, self._groups_of.get(name, [])), default=n_groups)
         return 0.5 if later == n_groups - 1 > _N_FEW and self._is_in_order else later
 
     @property

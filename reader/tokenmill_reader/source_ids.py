@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokenmill_reader.errors import ParamsError, ValidationError
+from tokenmill_reader.errors import ParamsError, ValidationError, need_pyarrow
 from tokenmill_reader.formats.items import REBUILD, STARTS_SUFFIX, Lists
 from tokenmill_reader.formats.table import PARQUET_SUFFIX, READ_FORMATS
 from tokenmill_reader.open_parts import Place
-from tokenmill_reader.pyarrow_needed import need_pyarrow
 
 if TYPE_CHECKING:
     from tokenmill_reader.array_types import Starts

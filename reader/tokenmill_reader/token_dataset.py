@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Sequence
 from functools import partial
+from math import isqrt
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, overload
 
@@ -53,7 +54,11 @@ class TokenDataset:
         if seed is not None:
             names = (files.split, files.source, f"windows of {length}" if kind == "windows" else None)
             key_of = partial(_key_of, files.tokens_digest, seed, epoch, [one for one in names if one is not None])
-            self._order = Order(len(view), key_of()) if block is None else BlockOrder(view.first_items, block, key_of)
+            if block is None:
+                self._order = Order(len(view), key_of())
+            else:  # a window over the end of a part needs the next one, too
+                run = isqrt(block) if isinstance(view, Windows) else 1
+                self._order = BlockOrder(view.first_items, block, key_of, run)
         self._n_items = len(view)
         self._groups = [] if view.blocks.cached is None else self._groups_of_parts()
         self._known: tuple[int, Longs] = (-1, np.empty(0, np.int64))
@@ -111,6 +116,12 @@ class TokenDataset:
     __getitems__ = take
     """PyTorch's DataLoader asks for a batch with it."""
 
+    def by_block(self, indexes: Longs) -> list[Longs]:
+        """These rising numbers of items, in pieces of one block each; all in one without blocks."""
+        if not isinstance(self._order, BlockOrder):
+            return [indexes]
+        return np.split(indexes, np.flatnonzero(np.diff(self._order.block_of(indexes))) + 1)
+
     def starts(self, index: int) -> Starts:
         """Where documents begin in an item: int32, positions in it, rising. The first is 0, whether a document begins there or goes
         on. tokenmill_reader.boundaries makes position ids, cumulative lengths and labels of them."""
@@ -155,14 +166,23 @@ class TokenDataset:
 
     def packed(self) -> TokenDataset:
         """The packed sequences of a dataset that was built with `encode.pack.output: index`. Files of the index are read when they
-        are needed, and keep 16 bytes of memory for each piece of a document. Raises ParamsError if there is no index."""
+        are needed, and keep 16 bytes of memory for each piece of a document. Raises ParamsError if there is no index, or if it is
+        shuffled and the documents do not fit into `cache_bytes`."""
         blocks = self._blocks("packed")
         pack = None if self.manifest.files is None else self.manifest.files.pack
         if pack is None or pack.output != "index":
             raise ParamsError(
                 "packed", "expected a dataset with an index; found none.", "Build with encode.pack.output: index."
             )
-        return TokenDataset(self._files, Indexed(blocks, self._files.index_files), "sequences", pack.length)
+        packed = TokenDataset(self._files, Indexed(blocks, self._files.index_files), "sequences", pack.length)
+        if blocks.cached is not None and self._has_shuffled_index:
+            blocks.cached.refuse_order(
+                packed._groups,
+                "packed",
+                "Its index is shuffled (encode.shuffle), so any part may be next. Give a larger cache_bytes; or build "
+                "without encode.shuffle, and shuffle(…, block=…) the packed sequences.",
+            )
+        return packed
 
     def shuffle(self, seed: int, epoch: int = 0, *, block: int | None = None) -> TokenDataset:
         """A dataset of the same items in an order that is a function of the dataset's tokens, `seed`, `epoch`, the split, and the
@@ -170,7 +190,8 @@ class TokenDataset:
         `encode.shuffle` writes.
 
         `block`: shuffle the parts of the files, and then the items of each `block` parts together, so that only so many files are
-        read at a time. The order depends on the number of items in each part, too. Raises ParamsError if the items are shuffled
+        read at a time. Of `sequences`, some parts stay neighbours, 8 of 64, since a sequence may go over the end of a part. The
+        order depends on the number of items in each part, too. Raises ParamsError if the items are shuffled
         by this already, or if parts that are read together do not fit into `cache_bytes`."""
         if self._seed is not None:
             raise ParamsError(
@@ -259,9 +280,16 @@ class TokenDataset:
     def _groups_of_parts(self) -> list[list[int]]:
         """The parts in the order in which they are read; those of a group are read together."""
         n_parts = len(self._view.first_items) - 1
-        if isinstance(self._order, BlockOrder):
-            return self._order.blocks
-        return [[i] for i in range(n_parts)] if self._order is None else [list(range(n_parts))]
+        if isinstance(self._order, Order) or (isinstance(self._view, Indexed) and self._has_shuffled_index):
+            return [list(range(n_parts))]
+        if self._order is None:
+            return [[i] for i in range(n_parts)]
+        blocks = self._order.blocks
+        return self._view.with_ends(blocks) if isinstance(self._view, Windows) else blocks
+
+    @property
+    def _has_shuffled_index(self) -> bool:
+        return self.manifest.files is not None and self.manifest.files.shuffle is not None
 
     def _number(self, index: int) -> int:
         """The number of an item in the order of the files."""
@@ -331,9 +359,10 @@ def open_remote(
     epoch: int = 0,
 ) -> TokenDataset:
     """Opens a dataset that is read where it lies; see `open`."""
-    from tokenmill_reader.cached_files import CachedFiles, bring_manifest  # takes fcntl, which Windows lacks
+    from tokenmill_reader.cached_files import CachedFiles, Fetcher  # takes fcntl, which Windows lacks
 
-    fetcher = bring_manifest(remote)
+    fetcher = Fetcher(remote)
+    fetcher.ask({"manifest": True})
     files = find_files(remote.folder, split, source, format, epoch, are_here=False)
     cached = CachedFiles(remote, [place.files for place in files.parts.places], fetcher)
     return _dataset(files, Blocks(files.parts, cached))

@@ -11,10 +11,9 @@ import numpy as np
 
 from tokenmill_reader.blocks import Blocks, joined
 from tokenmill_reader.boundaries import NO_LABEL, labels
-from tokenmill_reader.errors import ValidationError
+from tokenmill_reader.errors import ValidationError, need_pyarrow
 from tokenmill_reader.formats.table import PARQUET_SUFFIX
 from tokenmill_reader.open_parts import Place
-from tokenmill_reader.pyarrow_needed import need_pyarrow
 from tokenmill_reader.source_ids import SourceIds
 
 if TYPE_CHECKING:
@@ -74,6 +73,15 @@ class Windows:
         """See Documents. A window is of the part in which it begins."""
         firsts: Longs = np.minimum(-(-self.blocks.first_tokens // self._length), len(self))
         return firsts
+
+    def with_ends(self, groups: Sequence[Sequence[int]]) -> list[list[int]]:
+        """These groups of parts, each with the parts that have the ends of its windows."""
+        last_tokens = self.first_items[1:] * self._length - 1
+        last_parts = (np.searchsorted(self.blocks.first_tokens, last_tokens, side="right") - 1).tolist()
+        return [
+            list(dict.fromkeys([*group, *(i for part in group for i in range(part + 1, last_parts[part] + 1))]))
+            for group in groups
+        ]
 
     def item(self, i: int) -> Ids:
         """See Documents."""

@@ -43,9 +43,9 @@ def ids_of(items: object) -> list[int]:
     return [one.item(0) for one in items]  # type: ignore[attr-defined]
 
 
-@given(st.lists(st.integers(0, 6), max_size=12), st.integers(1, 14))
-def test_every_item_comes_once_and_a_block_has_the_items_of_its_parts(sizes: list[int], block: int) -> None:
-    order = BlockOrder(firsts_of(sizes), block, key_of)
+@given(st.lists(st.integers(0, 6), max_size=12), st.integers(1, 14), st.integers(1, 4))
+def test_every_item_comes_once_and_a_block_has_the_items_of_its_parts(sizes: list[int], block: int, run: int) -> None:
+    order = BlockOrder(firsts_of(sizes), block, key_of, run)
     items = order.item_at(np.arange(sum(sizes))).tolist()
     assert sorted(items) == list(range(sum(sizes)))
     assert sorted(part for parts in order.blocks for part in parts) == list(range(len(sizes)))
@@ -65,6 +65,9 @@ def test_the_order_is_what_its_definition_says() -> None:
         of_block = [sum(SIZES[:part]) + i for part in parts[3 * k : 3 * k + 3] for i in range(SIZES[part])]
         expected += [of_block[i] for i in Order(len(of_block), key_of(f"block {k}")).item_at(np.arange(len(of_block)))]
     assert order.item_at(np.arange(sum(SIZES))).tolist() == expected
+    runs = Order(4, key_of("parts")).item_at(np.arange(4)).tolist()
+    expected_parts = [part for run in runs for part in (2 * run, 2 * run + 1) if part < len(SIZES)]
+    assert BlockOrder(firsts_of(SIZES), 3, key_of, run=2).parts.tolist() == expected_parts
     positions = np.array([7, 0, 28, 7])
     assert order.item_at(positions).tolist() == [expected[i] for i in positions]
 

@@ -20,9 +20,10 @@ from tests.builders.document_sets import write_set as set_of
 from tests.builders.object_server import ObjectServer, serving
 from tests.builders.s3_server import environment
 from tests.conftest import REPOSITORY
-from tokenmill.config.encode_params import Pack
+from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import ParamsError, StorageError, ValidationError
+from tokenmill_reader.batches import Batches
 from tokenmill_reader.cache_folder import Lock
 from tokenmill_reader.token_dataset import TokenDataset, open_remote
 from tokenmill_reader.urls import remote_dataset
@@ -114,6 +115,22 @@ def test_an_index_is_fetched_too(tmp_path: Path) -> None:
         assert sorted(one.tolist() for one in there.shuffle(1, block=1)) == [[3, 4, 5], [6, 7]]
 
 
+def test_a_shuffled_index_needs_room_for_all_parts(tmp_path: Path) -> None:
+    local = tmp_path / "tokens"
+    local.mkdir()
+    documents = [[[1, 2], [3, 4]], [[5], [6, 7]]]
+    sets = [set_of(local, "arrow", documents, shape_of(60_000))]
+    sets.append(write_index(local, [[[(1, 0, 0, 1), (0, 1, 0, 2)], [(1, 1, 0, 2)]]], shape_of(60_000)))
+    pack, shuffle = Pack(length=4, mode="best_fit", output="index"), Shuffle(seed=0)
+    write_dataset(local, write_documents(local, documents, 60_000), sets, 60_000, pack=pack, shuffle=shuffle)
+    with stored_at(tmp_path, local) as stored:
+        whole = tokenmill.open(stored.url, cache=tmp_path / "cache", cache_bytes=1 << 20).packed()
+        assert [one.tolist() for one in whole] == [[5, 3, 4], [6, 7]]
+        dataset = tokenmill.open(stored.url, cache=tmp_path / "cache", cache_bytes=stored.n_bytes - 1)
+        with pytest.raises(ParamsError, match=r"packed: expected parts that fit .* Its index is shuffled"):
+            dataset.packed()
+
+
 def test_an_epoch_in_order_fetches_each_part_once_within_the_limit(stored: Stored, tmp_path: Path) -> None:
     limit, cache, most, ended = stored.n_bytes // 8, tmp_path / "cache", [0], threading.Event()
 
@@ -147,6 +164,30 @@ def test_shuffled_blocks_stay_within_the_limit_and_what_does_not_fit_is_refused(
         tokenmill.open(stored.url, cache=tmp_path / "cache", cache_bytes=10)
     whole = tokenmill.open(stored.url, cache=tmp_path / "cache", cache_bytes=stored.n_bytes)
     assert same(whole.shuffle(seed=2), here.shuffle(seed=2))
+
+
+def test_blocks_that_are_smaller_than_a_lookup_are_fetched_once(stored: Stored, tmp_path: Path) -> None:
+    dataset = tokenmill.open(stored.url, cache=tmp_path / "cache", cache_bytes=stored.n_bytes // 3)
+    here = tokenmill.open(stored.local).shuffle(seed=2, block=1)
+    assert same(dataset.shuffle(seed=2, block=1), here)
+    assert sum(n for name, n in stored.server.begun.items() if name.endswith(".arrow")) == N_PARTS
+
+
+def test_sequences_over_the_ends_of_parts_fetch_one_part_more_for_each_run(stored: Stored, tmp_path: Path) -> None:
+    dataset = tokenmill.open(stored.url, cache=tmp_path / "cache", cache_bytes=stored.n_bytes * 4 // 5).sequences(70)
+    here = tokenmill.open(stored.local).sequences(70).shuffle(seed=2, block=9)
+    assert same(dataset.shuffle(seed=2, block=9), here)
+    n_fetched = sum(n for name, n in stored.server.begun.items() if name.endswith(".arrow"))
+    assert n_fetched <= N_PARTS + N_PARTS // 3  # runs of three
+
+
+def test_batches_fetch_each_part_once(stored: Stored, tmp_path: Path) -> None:
+    there = tokenmill.open(stored.url, cache=tmp_path / "cache", cache_bytes=stored.n_bytes // 3)
+    here = tokenmill.open(stored.local)
+    expected = Batches(here.shuffle(seed=2, block=3), 7, 1, 2)
+    found = Batches(there.shuffle(seed=2, block=3), 7, 1, 2)
+    assert all(np.array_equal(a["labels"], b["labels"]) for a, b in zip(found, expected, strict=True))
+    assert sum(n for name, n in stored.server.begun.items() if name.endswith(".arrow")) == N_PARTS
 
 
 def test_two_processes_fetch_each_part_once(stored: Stored, tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from tokenmill.formats.arrow_file import new_arrow_file
 from tokenmill.formats.batches import even_batches
 from tokenmill.formats.interface import Format
 from tokenmill.formats.item_checks import check_items, checking
-from tokenmill_reader.formats.arrow import read_flat
-from tokenmill_reader.formats.arrow_file import read_arrow_file
+from tokenmill_reader.formats.arrow_file import read_arrow_file, read_flat
 from tokenmill_reader.formats.columns import columns
 from tokenmill_reader.formats.items import ARROW_SUFFIX, Shape
 

@@ -133,7 +133,7 @@ def _template() -> "Template":
     """The template of the page. It escapes values, and shows control characters as their codes."""
     from jinja2 import Environment, FileSystemLoader
 
-    from tokenmill_reader.file_sets import words_of_weight
+    from tokenmill_reader.description import words_of_weight
     from tokenmill_reader.quantities import size
 
     jinja = Environment(

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from tokenmill_reader.errors import ValidationError
 from tokenmill_reader.formats.arrays import map_file
-from tokenmill_reader.formats.columns import named
-from tokenmill_reader.formats.items import REBUILD
+from tokenmill_reader.formats.columns import check_beside, flat_of, named
+from tokenmill_reader.formats.columns import columns as columns_of
+from tokenmill_reader.formats.items import ARROW_SUFFIX, REBUILD, Flat, Shape, check_segments
 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # the marker at the end of a stream; without it a cut at a batch's end is not seen
 
@@ -41,3 +42,17 @@ def read_arrow_file(path: Path, columns: pa.Schema, are_some: bool = False) -> I
                 raise ValidationError(path, f"expected {source.tell():,} bytes; found {found.size:,}.", REBUILD)
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
         raise ValidationError(path, f"cannot be read: {error}.", REBUILD) from None
+
+
+def read_flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
+    """The items of a part of the format arrow, by record batch. Raises ValidationError for a file that is not as it should be."""
+    path = folder / f"{stem}{ARROW_SUFFIX}"
+    flats = []
+    n_items = 0
+    for batch in read_arrow_file(path, columns_of(shape)):
+        one = flat_of(batch)
+        check_beside(batch, one.offsets, path, n_items)
+        check_segments(one, shape, path, n_items)
+        flats.append(one)
+        n_items += batch.num_rows
+    return flats

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tokenmill_reader.errors import need_pyarrow
 from tokenmill_reader.formats.items import STARTS_SUFFIX, Lists, Shape
-from tokenmill_reader.pyarrow_needed import need_pyarrow
 
 if TYPE_CHECKING:
     import numpy.typing as npt

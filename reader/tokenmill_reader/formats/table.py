@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Optional
 
+from tokenmill_reader.errors import need_pyarrow
 from tokenmill_reader.formats import datatrove, llmc, megatron, nanogpt, olmo
 from tokenmill_reader.formats.items import ARROW_SUFFIX, Flat, Shape
-from tokenmill_reader.pyarrow_needed import need_pyarrow
 
 PARQUET_SUFFIX = ".parquet"
 INDEX_NAME = "index"
@@ -30,9 +30,9 @@ class ReadFormat(NamedTuple):
 
 def _arrow(folder: Path, stem: str, shape: Shape) -> list[Flat]:
     need_pyarrow(folder / f"{stem}{ARROW_SUFFIX}")
-    from tokenmill_reader.formats import arrow
+    from tokenmill_reader.formats.arrow_file import read_flat
 
-    return arrow.read_flat(folder, stem, shape)
+    return read_flat(folder, stem, shape)
 
 
 READ_FORMATS: Mapping[str, ReadFormat] = {
