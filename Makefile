@@ -7,7 +7,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 RESOLVE = echo "installing packages into $< ..." && $(BIN)/uv pip install --quiet --python $< $(1) --extra dev -r pyproject.toml && . $</bin/activate && maturin develop --release --locked --quiet >$</core.log 2>&1
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: help audit demo fuzz snapshots test test-conform test-faults test-interop test-lowest test-newest test-slow test-storage test-wheel lint docs reader wheel setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
+.PHONY: help audit demo fuzz snapshots test test-conform test-faults test-interop test-lowest test-newest test-slow test-storage test-wheel lint docs reader wheel setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-remap bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
 
 help: ## what each target does
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1: \2/p' Makefile | awk -F': ' '{ printf "%-16s%s\n", $$1, substr($$0, length($$1) + 3) }'
@@ -168,6 +168,9 @@ bench-verify: setup ## how fast `tokenmill verify` checks datasets of 512 MB and
 
 bench-reader: setup ## how fast `tokenmill.open` gives documents and sequences, from each of its formats
 	@$(BIN)/python -m benchmarks.reader
+
+bench-remap: setup ## remapping a dataset for a trimmed tokenizer beside encoding its documents again
+	@$(BIN)/python -m benchmarks.remap
 
 bench-scale: setup ## how large a corpus the planner can carry: units, task runs, memory, manifest and DVC's records, up to 100 TB
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw

@@ -60,6 +60,18 @@ def card_of(manifest: Manifest, licenses: Licenses) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def licenses_in(card: Path, manifest: Manifest) -> Licenses:
+    """The licences that the card of a dataset names; none where there is no card. `manifest`: that of the dataset."""
+    lines = card.read_text(encoding="utf-8").splitlines() if card.is_file() else []
+    key = "license: "
+    found: str | list[str] = next((json.loads(line.removeprefix(key)) for line in lines if line.startswith(key)), [])
+    if not manifest.sources:
+        return {None: [found] if isinstance(found, str) else found}
+    cells = {one.name: [line for line in lines if line.startswith(f"| {code(one.name)} |")] for one in manifest.sources}
+    ids = {name: some[0].split("|")[-2].strip() if some else "–" for name, some in cells.items()}
+    return {name: [] if text == "–" else text.split(", ") for name, text in ids.items()}
+
+
 def _license(licenses: Licenses) -> Iterator[str]:
     """Yields the line of the header that names each licence once, if there are any."""
     found = list(dict.fromkeys(id for ids in licenses.values() for id in ids))

@@ -11,7 +11,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import tokenmill
-from tokenmill.cli import build, convert, dataset, help, plan, project, refresh, uploads, versions
+from tokenmill.cli import build, convert, dataset, help, plan, project, refresh, remap, uploads, versions
 from tokenmill.cli.answer import STREAMS, Answer, Stdout, message_of, print_error, print_result
 from tokenmill.cli.parser import Commands, Parser, command_of
 from tokenmill.cli.signals import Ending, exception_of
@@ -172,6 +172,7 @@ def make_parser() -> Parser:
     project.add_commands(commands)
     versions.add_commands(commands)
     convert.add_commands(commands)
+    remap.add_commands(commands)
     uploads.add_commands(commands)
     refresh.add_commands(commands)
     help.add_commands(commands)

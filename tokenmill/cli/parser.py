@@ -9,7 +9,7 @@ from tokenmill.errors import EXIT_CODES, UsageError, did_you_mean
 GROUPS = {
     "build": ("init", "choose", "plan", "build", "pin"),
     "inspect": ("status", "info", "view", "locate", "verify", "check", "conform", "diff", "doctor"),
-    "share": ("publish", "fetch", "convert", "draft-vocab", "upload", "download", "gc"),
+    "share": ("publish", "fetch", "convert", "draft-vocab", "remap", "upload", "download", "gc"),
     "schedule": ("refresh", "serve"),
     "help": ("explain", "completion"),
 }

@@ -188,16 +188,7 @@ def write_index(
     shape = index_schema(has_names, has_group, bool(splits), has_mask, kept)
     held: list[pa.Table] = []
     first_token = n_held = 0
-    with (
-        naming(path),
-        pq.ParquetWriter(
-            path,
-            shape,
-            compression="zstd",
-            use_dictionary=["shard", "file", "split"],
-            write_statistics=["file", "first_token"],
-        ) as writer,
-    ):
+    with naming(path), index_writer(path, shape) as writer:
 
         def add(unit: Path, pieces: Starts, file: str) -> None:
             nonlocal first_token, n_held
@@ -219,6 +210,17 @@ def write_index(
         yield add
         if held:
             writer.write_table(pa.concat_tables(held))
+
+
+def index_writer(path: Path, shape: pa.Schema) -> Any:
+    """The writer of a dataset's index with these columns."""
+    return pq.ParquetWriter(
+        path,
+        shape,
+        compression="zstd",
+        use_dictionary=["shard", "file", "split"],
+        write_statistics=["file", "first_token"],
+    )
 
 
 def _in_dataset(

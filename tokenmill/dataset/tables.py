@@ -39,10 +39,7 @@ class TableInput(NamedTuple):
 def write_tables(
     parts: Sequence[TableInput], has_names: bool, tokenizer: Tokenizer, directory: Path, splits: Mapping[str, float]
 ) -> list[TableFile]:
-    """Writes the tables of a dataset, and gives their entries for the manifest. `splits`: the share of each split.
-
-    With the engine tokenizers there is no token_bytes.npy: if a tokenizer is not byte-level, its tokens have no bytes of their own.
-    """
+    """Writes the tables of a dataset, and gives their entries for the manifest. `splits`: the share of each split."""
     has_group, has_mask = has_column(parts, "group"), has_column(parts, "n_trained")
     kept = kept_types(part.folder for part in parts)
     with (
@@ -51,6 +48,15 @@ def write_tables(
     ):
         for part in parts:
             add(part.folder / UNIT_INDEX_FILE, part.pieces, part.file)
+    write_count_tables(parts, tokenizer, directory)
+    return table_entries(directory)
+
+
+def write_count_tables(parts: Sequence[TableInput], tokenizer: Tokenizer, directory: Path) -> None:
+    """Writes the tables that have a row for each token.
+
+    With the engine tokenizers there is no token_bytes.npy: if a tokenizer is not byte-level, its tokens have no bytes of their own.
+    """
     counted = [(part.source, part.folder / UNIT_COUNTS_FILE) for part in parts]
     total, by_source = sum_counts(counted, tokenizer.id_max)
     _write(tokens_per_id(total, tokenizer), directory / TOKENS_PER_ID_FILE)
@@ -58,6 +64,10 @@ def write_tables(
     if tokenizer.model is not None:
         with write_atomic(directory / TOKEN_BYTES_FILE) as path, path.open("wb") as file:
             np.save(file, token_bytes(tokenizer), allow_pickle=False)
+
+
+def table_entries(directory: Path) -> list[TableFile]:
+    """The manifest's entries of the tables in a folder."""
     return [
         TableFile(name=path.name, n_bytes=path.stat().st_size, sha256=sha256_file(path))
         for path in sorted(directory.iterdir())

@@ -1,6 +1,6 @@
 """encode, second half: encoded units → the file sets that training jobs read, in every format that params.yaml names."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -17,7 +17,6 @@ from tokenmill.format_facts import FORMATS, that_hold_labels
 from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Format
 from tokenmill.pipeline.code_digest import code_digest
-from tokenmill.pipeline.project import Project
 from tokenmill.rounds import Round, Rounds, Task, do
 from tokenmill.storage.atomic import flush, write_atomic
 from tokenmill.storage.links import link
@@ -108,8 +107,19 @@ class WriteTask(Task[SetFacts], frozen=True, kw_only=True):
         return SetFacts(n_items, n_tokens)
 
 
+class SetsRun(NamedTuple):
+    """How file sets are written. `stage`: the name of the rounds. `workers`: the tasks at the same time. `has`: whether the result
+    of the task with this key is finished. `remove`: deletes the results of these keys."""
+
+    stage: str
+    workers: int
+    has: Callable[[str], bool]
+    remove: Callable[[Iterable[str]], None]
+
+
 def write_sets(
-    project: Project,
+    run: SetsRun,
+    formats: Sequence[str],
     units: Sequence[EncodedUnit],
     files: Files,
     documents: Shape,
@@ -120,24 +130,24 @@ def write_sets(
 
     `documents`: the shape of documents. `tokens_digest`: see Manifest.tokens_digest. The unit store keeps the results.
     """
-    formats = [SET_FORMATS[name] for name in project.params.encode.set_formats(project.sources.values())]
-    arrangement = Arrangement("encode", files, formats, documents, project.memory.workers, code_digest("encode"))
+    writers = [SET_FORMATS[name] for name in formats]
+    arrangement = Arrangement(run.stage, files, writers, documents, run.workers, code_digest("encode"))
     sets = yield from arrangement.sets(units, tokens_digest)
     for name in dict.fromkeys("/".join(filter(None, (one.split, one.source))) for one in sets if not one.files):
-        say(f"encode: there is nothing for {name or 'the file sets'}, so it has no files")
+        say(f"{run.stage}: there is nothing for {name or 'the file sets'}, so it has no files")
     if any(one.epochs != "1" for one in arrangement.mixture):
-        say(f"encode: {_words_of_mixture(arrangement.mixture)}")
-    lacking = [one for one in sets if one.before and any(not project.has(file.key, SetFacts) for file in one.files)]
+        say(f"{run.stage}: {_words_of_mixture(arrangement.mixture)}")
+    lacking = [one for one in sets if one.before and any(not run.has(file.key) for file in one.files)]
     temporary = yield from arrangement.prepare(lacking)
     tasks = [
         WriteTask(name=file.name, key=file.key, format=one.format, shape=arrangement.shape, items=file.items)
         for one in sets
         for file in one.files
     ]
-    found = yield from do(Round("encode", tasks, SetFacts))
+    found = yield from do(Round(run.stage, tasks, SetFacts))
     done = iter(found)
     entries = [_link(one, [next(done) for _ in one.files], arrangement.shape, directory) for one in sets]
-    project.store.remove(temporary)
+    run.remove(temporary)
     return WrittenSets(entries, arrangement.packed, arrangement.mixture)
 
 

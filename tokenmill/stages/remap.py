@@ -1,0 +1,236 @@
+"""remap: a token dataset and a tokenizer that was trimmed from its own → the dataset of that tokenizer, without the documents."""
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from tokenmill.analysis.beside import beside, own_tokenizer, tokenizer_of
+from tokenmill.artifacts.dataset_card import licenses_in, write_dataset_card
+from tokenmill.dataset.document_index import read_unit_index
+from tokenmill.dataset.entries import TableFile
+from tokenmill.dataset.index_rows import write_with_lengths
+from tokenmill.dataset.manifest import Manifest, engine_version, read_manifest, write_manifest
+from tokenmill.dataset.tables import (
+    DOCUMENTS_FILE,
+    UNIT_INDEX_FILE,
+    TableInput,
+    table_entries,
+    write_count_tables,
+)
+from tokenmill.dataset.unit_output import TOKENS_FILE
+from tokenmill.errors import ParamsError
+from tokenmill.file_sets.arrangement import SetFacts
+from tokenmill.file_sets.items import EncodedUnit
+from tokenmill.file_sets.mixture import epochs_of
+from tokenmill.file_sets.planned import documents_shape
+from tokenmill.formats.index import INDEX_FORMAT
+from tokenmill.formats.tokens import id_type
+from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.pipeline.pools import Threads
+from tokenmill.pipeline.run import Driver
+from tokenmill.rounds import Round, Rounds, do
+from tokenmill.stages.encode_sets import SetsRun, write_blends, write_sets
+from tokenmill.stages.remap_task import RemapFacts, RemapTask, check_file
+from tokenmill.storage.atomic import write_directory
+from tokenmill.storage.links import link
+from tokenmill.storage.unit_store import Done, UnitStore, unit_key
+from tokenmill.tokenizer.remapping import Remapping
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.manifest import CARD_FILE, FORMAT_VERSION
+
+
+class Remapped(msgspec.Struct, frozen=True):
+    """The numbers of a remapped dataset, before and after. `n_again`: the old ids that were decoded and encoded again."""
+
+    n_documents: int
+    n_tokens_before: int
+    n_tokens: int
+    n_again: int
+    tokens_digest: str
+
+
+class _Job(NamedTuple):
+    """What is remapped, and to where."""
+
+    manifest: Manifest
+    dataset: Path
+    new: Tokenizer
+    remapping: Remapping
+    directory: Path
+    threads: int
+    store: UnitStore
+
+    @property
+    def tables(self) -> Path:
+        """The folder of the dataset's tables."""
+        return beside(self.dataset, TABLES_DIRECTORY)
+
+
+def remap(dataset: Path, tokenizer: Path, directory: Path, own: Path | None, threads: int) -> Remapped:
+    """Writes the dataset, its tables and its quarantine into folders of a new `directory`, with the tokenizer beside them.
+
+    `dataset`: its folder, with the tables beside it. `tokenizer`: the folder or file of a tokenizer that was trimmed from that of
+    the dataset. `own`: the dataset's own tokenizer; None: the folder beside it. Raises ParamsError for a dataset that cannot be
+    remapped, TokenizerError, and ValidationError for files that are not what the manifest says.
+    """
+    manifest = read_manifest(dataset)
+    _refuse(manifest, dataset, directory)
+    old = own_tokenizer(dataset, own, manifest.tokenizer_digest)
+    folder, new = tokenizer_of(dataset, tokenizer)
+    remapping = Remapping(old, new)
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="tokenmill-remap-", dir=directory) as scratch:
+        store = UnitStore(Path(scratch))
+        job = _Job(manifest, dataset, new, remapping, directory, threads, store)
+        done = Driver(Path(scratch), store).run(_remapped(job), Threads(threads))
+    with write_directory(directory / Path(TOKENIZER_DIRECTORY).name) as partial:
+        if folder.is_dir():
+            shutil.copytree(folder, partial, dirs_exist_ok=True)
+        else:
+            new.save(partial)
+    return done
+
+
+def _refuse(manifest: Manifest, dataset: Path, directory: Path) -> None:
+    """Raises ParamsError for a dataset whose new ids do not follow from the old ones, and for a directory with files in it."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ParamsError(
+            directory, "expected a new or an empty directory; found something there.", "Name another one."
+        )
+    again = "Build it again with the new tokenizer."
+    if manifest.chat is not None:
+        what = "has conversations, and which part of a token is trained does not follow from its ids."
+        raise ParamsError(dataset, what, again)
+    if manifest.format_version < FORMAT_VERSION:
+        what = f"has the format {manifest.format_version} of an earlier tokenmill; expected {FORMAT_VERSION}."
+        raise ParamsError(dataset, what, again)
+
+
+def _remapped(job: _Job) -> Rounds[Remapped]:
+    manifest, new = job.manifest, job.new
+    for table in manifest.tables:
+        check_file(job.tables / table.name, table)
+    ends = list(accumulate((one.n_documents for one in manifest.shards), initial=0))
+    tasks = [
+        RemapTask(
+            name=entry.name,
+            key=unit_key(stage="remap", of=entry.unit, file=entry.name, tokenizer=new.digest),
+            old=job.dataset / entry.name,
+            entry=entry,
+            index=job.tables / DOCUMENTS_FILE,
+            rows=range(*rows),
+            remapping=job.remapping,
+            id_max=new.id_max,
+        )
+        for entry, rows in zip(manifest.shards, pairwise(ends), strict=True)
+    ]
+    done = yield from do(Round("remap", tasks, RemapFacts))
+    with (
+        write_directory(job.directory / Path(TOKENS_DIRECTORY).name) as tokens,
+        write_directory(job.directory / Path(TABLES_DIRECTORY).name) as tables,
+    ):
+        for entry, one in zip(manifest.shards, done, strict=True):
+            link(one.folder / TOKENS_FILE, tokens / entry.name)
+        made = manifest.model_copy(update=_entries(job, tasks, done))
+        made = made.model_copy(update=(yield from _sets(job, made, done, tokens)))
+        made = made.model_copy(update={"tables": _write_tables(job, done, tables)})
+        write_manifest(made, tokens)
+        write_dataset_card(made, licenses_in(job.dataset / CARD_FILE, manifest), tokens)
+    quarantine = beside(job.dataset, QUARANTINE_DIRECTORY)
+    if quarantine.is_dir():
+        shutil.copytree(quarantine, job.directory / quarantine.name)
+    return Remapped(
+        n_documents=made.n_documents,
+        n_tokens_before=manifest.n_tokens,
+        n_tokens=made.n_tokens,
+        n_again=sum(one.facts.n_again for one in done),
+        tokens_digest=made.tokens_digest(),
+    )
+
+
+def _entries(job: _Job, tasks: Sequence[RemapTask], done: Sequence[Done[RemapFacts]]) -> dict[str, Any]:
+    """The fields of the manifest that say what made the ids, and the entries of the documents' files."""
+    manifest, new = job.manifest, job.new
+    shards = [
+        task.entry.model_copy(
+            update={
+                "unit": task.key,
+                "n_bytes": one.files[TOKENS_FILE].n_bytes,
+                "sha256": one.files[TOKENS_FILE].sha256,
+                "n_tokens": one.facts.n_tokens,
+                "tokens_sha256": one.facts.tokens_sha256,
+            }
+        )
+        for task, one in zip(tasks, done, strict=True)
+    ]
+    n_tokens_of = Counter[str]()
+    names = manifest.source_names()
+    for shard in shards:
+        n_tokens_of[names.get(shard.rows[0].name, "")] += shard.n_tokens
+    return {
+        "engine": engine_version(),
+        "tokenizer_digest": new.digest,
+        "tokenizer_origin": None,
+        "id_type": str(id_type(new.id_max)),
+        "id_max": new.id_max,
+        "begin_of_document_id": job.remapping.new_id(manifest.begin_of_document_id),
+        "end_of_document_id": job.remapping.new_id(manifest.end_of_document_id),
+        "n_tokens": sum(shard.n_tokens for shard in shards),
+        "sources": [one.model_copy(update={"n_tokens": n_tokens_of[one.name]}) for one in manifest.sources],
+        "shards": shards,
+    }
+
+
+def _sets(job: _Job, made: Manifest, done: Sequence[Done[RemapFacts]], directory: Path) -> Rounds[dict[str, Any]]:
+    """Writes the file sets, which are arranged as those of the dataset, and gives the fields of the manifest. `made`: the new
+    manifest without them."""
+    if made.files is None:
+        return {}
+    sources = made.source_names() if made.sources else {}
+    numbers = {one.name: number for number, one in enumerate(made.sources)}
+    units = []
+    for (name, entry), one in zip(made.outputs(), done, strict=True):
+        source = sources.get(entry.rows[0].name, "")
+        digests = [one.files[file].sha256 for file in (TOKENS_FILE, UNIT_INDEX_FILE)]
+        tokens, index = (one.folder / file for file in (TOKENS_FILE, UNIT_INDEX_FILE))
+        units.append(EncodedUnit(name, tokens, index, entry.pieces, digests, source, numbers.get(source, 0)))
+    epochs = epochs_of(made.sources, units, made.files.splits)
+    files = made.files.model_copy(update={"epochs": epochs, "pad_id": job.remapping.new_id(made.files.pad_id)})
+    formats = list(dict.fromkeys(one.format for one in made.sets if one.format != INDEX_FORMAT.name))
+    documents = documents_shape(job.new, made.begin_of_document_id, made.end_of_document_id, made.has_ids)
+    run = SetsRun("remap", job.threads, lambda key: job.store.find(key, SetFacts) is not None, job.store.remove)
+    written = yield from write_sets(run, formats, units, files, documents, made.tokens_digest(), directory)
+    return {**written._asdict(), "files": files, "blends": write_blends(written.sets, directory)}
+
+
+def _write_tables(job: _Job, done: Sequence[Done[RemapFacts]], directory: Path) -> list[TableFile]:
+    """Writes the tables, and gives their entries: those with numbers of tokens are made again, the others are copied."""
+    columns = [read_unit_index(one.folder / UNIT_INDEX_FILE, ["n_tokens"])["n_tokens"].to_numpy() for one in done]
+    lengths = np.concatenate([np.empty(0, np.int64), *columns])
+    write_with_lengths(job.tables / DOCUMENTS_FILE, directory / DOCUMENTS_FILE, lengths)
+    names = job.manifest.source_names()
+    parts = [
+        TableInput(entry.name, entry.pieces, one.folder, names.get(entry.rows[0].name, ""))
+        for entry, one in zip(job.manifest.shards, done, strict=True)
+    ]
+    write_count_tables(parts, job.new, directory)
+    for table in job.manifest.tables:
+        if not (directory / table.name).exists():
+            shutil.copyfile(job.tables / table.name, directory / table.name)
+    return table_entries(directory)
+
+
+def lines_of(found: Remapped, directory: Path) -> list[str]:
+    """What was made, for people."""
+    again = found.n_again / max(found.n_tokens_before, 1)
+    return [
+        f"{directory}: {found.n_documents:,} documents, {found.n_tokens:,} tokens instead of {found.n_tokens_before:,}",
+        f"  {found.n_again:,} of the old tokens ({again:.2%}) were decoded and encoded again",
+    ]
