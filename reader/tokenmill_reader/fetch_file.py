@@ -13,7 +13,7 @@ from tokenmill_reader.cache_folder import partial_path
 from tokenmill_reader.errors import StorageError, ValidationError
 from tokenmill_reader.manifest import MANIFEST_FILE, DatasetFile, own_digest
 from tokenmill_reader.object_clients import client
-from tokenmill_reader.object_errors import storage_error
+from tokenmill_reader.object_errors import lasting_error, storage_error
 from tokenmill_reader.regular_files import READ_BYTES_MAX, words_of_large
 from tokenmill_reader.urls import N_DIGITS, TOKENS, RemoteDataset, object_place
 
@@ -123,7 +123,9 @@ def _get(url: str, options: Any) -> Any:
 
     try:
         return obstore.get(store, where.key, options=options)
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if (lasting := lasting_error(url, error)) is not None:  # no such bucket
+            raise lasting from None
         return None
     except (BaseError, ValueError) as error:
         raise storage_error(url, error) from None

@@ -96,6 +96,16 @@ _LASTING = (
         "an object below it has a name with an empty part (`//`), `.` or `..`, which the client cannot name.",
         "Rename the object, or narrow the glob to another folder.",
     ),
+    _Lasting(
+        "InvalidCertificate",
+        "the server's certificate is not trusted on {host}.",
+        "Name a file with its authority's certificate in SSL_CERT_FILE.",
+    ),
+    _Lasting(
+        "^NotSupportedError:",
+        "the server does not answer requests for a range of bytes.",
+        "Download the dataset, or serve it by one that does.",
+    ),
     _Lasting("MissingAccount", "no storage account is named.", "Set AZURE_STORAGE_ACCOUNT_NAME."),
 )
 

@@ -12,8 +12,10 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import numpy as np
 import pytest
 
+import tokenmill
 from tests.builders.cloud_servers import cloud
 from tests.builders.proxy import Proxy
 from tests.builders.s3_server import KEY, SECRET, client, environment, moto
@@ -132,6 +134,7 @@ def test_a_place_of_google_or_azure(team: Team, scheme: str, tmp_path: Path) -> 
         url = upload(project, place)["url"]
         assert cli(project, "verify", url).returncode == 0
         assert stored_files(url) == local_files(project)
+        assert read_alike(url, tmp_path / "cache", project)
         assert cli(project, "download", url, str(tmp_path / "copy")).returncode == 0
         manifest = (project.root / "data/tokens/manifest.json").read_bytes()
         assert (tmp_path / "copy/tokens/manifest.json").read_bytes() == manifest
@@ -146,6 +149,25 @@ def test_a_place_of_google_or_azure(team: Team, scheme: str, tmp_path: Path) -> 
         assert done.returncode == 0, done.stderr
         assert not objects.list_objects(url)
         assert stored_files(again["url"]) == local_files(project)
+
+
+def read_alike(url: str, cache: Path, project: Project) -> bool:
+    """Whether the dataset of a URL has the items of the project's, in the files' order and shuffled."""
+    there, here = (
+        tokenmill.open(url, cache=cache).sequences(8),
+        tokenmill.open(project.root / "data/tokens").sequences(8),
+    )
+    pairs = [(there, here), (there.shuffle(1, block=4), here.shuffle(1, block=4))]
+    return len(here) > N_SHARDS and all(np.array_equal(list(one), list(other)) for one, other in pairs)
+
+
+def test_what_was_uploaded_is_read_where_it_lies(team: Team, bucket: str, tmp_path: Path) -> None:
+    url = upload(team.project)["url"]
+    assert read_alike(url, tmp_path / "cache", team.project)
+    assert (
+        tokenmill.open(url, cache=tmp_path / "cache").state()
+        == tokenmill.open(team.project.root / "data/tokens").state()
+    )
 
 
 def test_files_that_the_last_dataset_has_are_copied_on_the_server(team: Team, bucket: str) -> None:
@@ -270,6 +292,7 @@ def test_a_folder_is_a_place_too(team: Team, tmp_path: Path) -> None:
         found = {one.relative_to(folder).as_posix(): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
         assert found.pop("upload.json")
         assert found == local_files(team.project)
+        assert read_alike(f"file://{folder}", tmp_path / "cache", team.project)
 
 
 def test_what_a_killed_upload_leaves_in_a_folder_is_removed_after_a_day(team: Team, tmp_path: Path) -> None:
