@@ -5,6 +5,7 @@ import importlib
 import inspect
 import json
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -275,3 +276,11 @@ def test_dvc_yaml_is_short_and_says_what_each_stage_does() -> None:
     assert len((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8").splitlines()) <= 80
     assert all(stage["desc"] for stage in STAGES.values())
     assert json.dumps(STAGES)  # plain data
+
+
+def test_a_release_changes_no_byte_of_the_core() -> None:
+    """The digest of the core has its Cargo.toml, so a version there would redo every unit with each release."""
+    package = tomllib.loads((REPOSITORY / "core/Cargo.toml").read_text(encoding="utf-8"))["package"]
+    locked = tomllib.loads((REPOSITORY / "core/Cargo.lock").read_text(encoding="utf-8"))["package"]
+    assert "version" not in package and package["publish"] is False
+    assert [one["version"] for one in locked if one["name"] == package["name"]] == ["0.0.0"]
