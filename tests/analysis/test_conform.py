@@ -197,6 +197,17 @@ def test_a_second_release_of_tokenizers_is_compared_from_a_folder_of_its_own(
     assert (absent.verdict, absent.why) == ("not installed", "NEXT_TOKENIZERS does not name its folder")
 
 
+def test_a_file_that_cannot_be_made_for_a_library_is_said_with_the_reason(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sentencepiece.py").write_text("", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    [found] = conform(folder, ["sentencepiece"])
+    why = "cannot become a vocabulary of pieces with the same ids: it is no BPE of characters"
+    assert (found.verdict, found.why) == ("cannot", why)
+
+
 HOMES = {
     "vllm": ("vllm/tokenizers.py", "vllm/transformers_utils/tokenizer.py"),
     "sglang": ("sglang/srt/utils/hf_transformers_utils.py", "sglang/srt/hf_transformers_utils.py"),

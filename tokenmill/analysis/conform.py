@@ -4,7 +4,7 @@ has a chat template, on conversations."""
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,18 @@ from tokenmill.conform.consumers import CONSUMERS, Result, Subject, compare
 from tokenmill.console import say
 from tokenmill.errors import TokenizerError
 from tokenmill.special_tokens import SpecialTokensInText
-from tokenmill.tokenizer.conversions.convert import convert
+from tokenmill.tokenizer.conversions.convert import read_form, write_form
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.regular_files import read
 
 N_TEXTS = 2_000
 N_CONVERSATIONS = 50
-_MADE = {".gguf": "gguf", ".model": "sentencepiece", "tekken.json": "tekken"}
+_MADE = {
+    "mistral-common": ("tekken.json", "tekken"),
+    "sentencepiece": (".model", "sentencepiece"),
+    "llama.cpp": (".gguf", "gguf"),
+}
+"""The libraries that read files which no build writes: how the names of these end, and their format."""
 
 
 def conform(path: Path, names: Sequence[str] = tuple(CONSUMERS)) -> list[Result]:
@@ -34,24 +39,39 @@ def conform(path: Path, names: Sequence[str] = tuple(CONSUMERS)) -> list[Result]
     with _folder_of(path) as folder:
         check_golden(folder, tokenizer, others=False)
         pattern = None if tokenizer.steps is None else list(tokenizer.steps)
+        refused = _make_files(path, folder, names)
         subject = Subject(str(folder), pattern, tokenizer.special_tokens, _vectors(folder, tokenizer))
-        return compare(subject, names)
+        return [
+            one._replace(why=refused[one.consumer]) if one.verdict == "cannot" and one.consumer in refused else one
+            for one in compare(subject, names)
+        ]
 
 
 @contextmanager
 def _folder_of(path: Path) -> Iterator[Path]:
-    """Yields a folder with links to the tokenizer's files, a single file alone, and with the files that llama.cpp, SentencePiece
-    and mistral-common read, where they can be made."""
+    """Yields a folder with links to the tokenizer's files, or to a single file alone."""
     with tempfile.TemporaryDirectory(prefix="tokenmill-") as name:
         folder = Path(name)
         files = {one.name: one for one in path.iterdir()} if path.is_dir() else {"tokenizer.json": path}
         for name, file in files.items():
             (folder / name).symlink_to(file.absolute())
-        for suffix, format in _MADE.items():
-            if not any(name.endswith(suffix) for name in files):
-                with suppress(TokenizerError):
-                    convert(path, folder, format)
         yield folder
+
+
+def _make_files(source: Path, folder: Path, names: Sequence[str]) -> dict[str, str]:
+    """Writes the files of _MADE for these libraries, unless the tokenizer has them. Returns by library why its file cannot be
+    made."""
+    files = [one.name for one in folder.iterdir()]
+    missing = [name for name in names if name in _MADE and not any(one.endswith(_MADE[name][0]) for one in files)]
+    form = read_form(source) if missing else None
+    refused = {}
+    for name in missing:
+        assert form is not None
+        try:
+            write_form(form, folder, _MADE[name][1])
+        except TokenizerError as error:
+            refused[name] = error.what.removesuffix(".")
+    return refused
 
 
 def _vectors(folder: Path, tokenizer: Tokenizer) -> dict[str, list[tuple[str, Any, list[int]]]]:
