@@ -1,5 +1,6 @@
 """The sections count, train_vocab, tokenizer, publish and refresh of params.yaml."""
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -99,6 +100,7 @@ class TrainVocab(Record):
     vocab_sizes: list[int]
     extend: Extend | None
     trim: Trim | None = None
+    forbid: list[Annotated[str, Field(min_length=1)]] = Field(default=[])
     bos_token: str | None = None
     eos_token: str | None = None
     pad_token: str | None = None
@@ -152,6 +154,16 @@ class TrainVocab(Record):
                     "vocabulary of the tokens of `from`"
                 )
         return trim
+
+    @field_validator("forbid")
+    @classmethod
+    def _compile(cls, forbid: list[str]) -> list[str]:
+        for pattern in forbid:
+            try:
+                re.compile(pattern.encode())
+            except (re.error, UnicodeEncodeError) as error:
+                raise ValueError(f"found {pattern!r}, which is no regex of Python's re: {error}") from None
+        return forbid
 
     @property
     def base(self) -> tuple[str, str, str] | None:

@@ -22,8 +22,9 @@ from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.report.bigram import bigram
 from tokenmill.report.sample import row_keys
 from tokenmill.stages.count import weights_of
+from tokenmill.stages.train_vocab_learn import goal_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
-from tokenmill.training.bpe import Goal, learn
+from tokenmill.training.bpe import learn
 
 _SLICE_ROWS = 1 << 18
 _SAMPLE_BYTES = 8_000_000
@@ -120,7 +121,7 @@ def _ladder(
                 sample.add(shard, batch)
     counts = {key: counter.finish() for key, counter in counters.items()}
     asked = params.train_vocab
-    goal = Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to)
+    goal = goal_of(asked)
     whole = merge(list(counts.values()), [weight for _, weight in counts])
     learned = learn(whole, sorted(sizes, reverse=True), pattern, asked.special_tokens, goal)
     rungs = [_measured(pattern, one, counts, sample, width) for one in reversed(learned.tokenizers)]

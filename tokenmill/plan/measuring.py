@@ -39,8 +39,9 @@ from tokenmill.plan.work import Distinct, Work
 from tokenmill.stages.encode_chat import chat_entry
 from tokenmill.stages.encode_units import UnitFiles
 from tokenmill.stages.encoder import Encoder, encoder_of
+from tokenmill.stages.train_vocab_learn import goal_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
-from tokenmill.training.bpe import Goal, learn
+from tokenmill.training.bpe import learn
 from tokenmill.versioning.import_tokenizer import import_pinned
 
 _IMPORTED = "tokenizer"  # the folder of an imported tokenizer, in the scratch folder
@@ -196,7 +197,7 @@ def _pretoken_bytes(counts: pa.Table) -> int:
 
 def _learn(sample: Sample, counts: pa.Table, params: Params) -> Tokenizer:
     asked = params.train_vocab
-    goal = Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to)
+    goal = goal_of(asked)
     start_s = time.perf_counter()
     learned = learn(counts, [asked.vocab_size], params.count.pattern, asked.special_tokens, goal)
     sample.seconds["learn"] = _rate(start_s, _pretoken_bytes(counts))

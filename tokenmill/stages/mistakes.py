@@ -39,9 +39,10 @@ from tokenmill.stages.encode_sets import refuse_formats
 from tokenmill.stages.encoder import no_such_size, special_id
 from tokenmill.stages.first_rows import FirstRows, Requirements, first_rows
 from tokenmill.stages.train_vocab import base_of
+from tokenmill.stages.train_vocab_learn import goal_of
 from tokenmill.stages.train_vocab_trim import unlearned
 from tokenmill.tokenizer.tokenizer import Tokenizer
-from tokenmill.training.bpe import Goal, extend, learn
+from tokenmill.training.bpe import extend, learn
 from tokenmill.versioning import dvc_stage
 from tokenmill.versioning.dvc_files import Known
 from tokenmill.versioning.import_tokenizer import look_at
@@ -165,7 +166,7 @@ def _unlearned(root: Path, params: Params, directory: Path) -> Tokenizer:
     """The tokenizer to be learned, with its special tokens but without merges, saved in `directory`. Raises the errors of
     training's parameters."""
     asked, sizes = params.train_vocab, [params.train_vocab.vocab_size, *params.train_vocab.vocab_sizes]
-    goal = Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to)
+    goal = goal_of(asked)
     counts = SCHEMA.empty_table()
     base = base_of(root, asked, params.count.pattern)
     if base is not None and asked.trim is not None:

@@ -66,6 +66,9 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
     tokenizers = [Tokenizer.load(done.folder / name) for name in sorted(done.files)]
     counts, provenance = read_counts(table), read_provenance(counted / Path(PROVENANCE_FILE).name)
     report = _report(counts, tokenizers[0], done.facts)
+    if asked.forbid and not asked.trim:
+        report["n_refused"] = done.facts.n_refused
+        say(f"train-vocab: train_vocab.forbid refused {done.facts.n_refused:,} tokens")
     if base and asked.trim:
         report["last_merge_count"] = None
         report["trimmed"] = {

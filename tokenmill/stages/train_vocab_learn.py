@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from tokenmill.config.params import Params
-from tokenmill.config.training_params import N_BYTES
+from tokenmill.config.training_params import N_BYTES, TrainVocab
 from tokenmill.console import Advance, progress
 from tokenmill.counts.table import read_counts
 from tokenmill.layout import CHECKPOINT_DIRECTORY
@@ -28,6 +28,7 @@ class LearnFacts(msgspec.Struct, frozen=True):
     n_merges: int
     last_count: int | None
     n_text_tokens: int
+    n_refused: int = 0
     n_left_out: int = 0
 
     def __str__(self) -> str:
@@ -67,13 +68,18 @@ class LearnTask(Task[LearnFacts], frozen=True, kw_only=True):
             )
         for i, tokenizer in enumerate(learned.tokenizers):
             (folder / f"{i:04}.json").write_text(json.dumps(tokenizer.document), encoding="utf-8")
-        return LearnFacts(learned.n_merges, learned.last_count, learned.n_text_tokens)
+        return LearnFacts(learned.n_merges, learned.last_count, learned.n_text_tokens, learned.n_refused)
+
+
+def goal_of(asked: TrainVocab) -> Goal:
+    """When learning stops, and which tokens it makes."""
+    return Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to, asked.forbid)
 
 
 def learn_task(root: Path, params: Params, memory: Memory, table: Path, base: Tokenizer | None) -> LearnTask:
     """The task that learns what params.yaml asks for from the counts in `table`. `base`: the tokenizer to extend, or None."""
     asked, pattern, every = params.train_vocab, params.count.pattern, params.run.checkpoint_every
-    goal = Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to)
+    goal = goal_of(asked)
     sizes = [asked.vocab_size, *asked.vocab_sizes]
     key = unit_key(
         stage="train-vocab",

@@ -44,12 +44,14 @@ _LEARNED = struct.Struct("<IIIQ")  # a merge as the core gives it: left, right, 
 
 @dataclass(frozen=True)
 class Goal:
-    """When learning stops and which pair it merges first; see `train_vocab`."""
+    """When learning stops and which pair it merges first; see `train_vocab`. `forbid`: regexes over bytes; a token in which one of
+    them is found is not made."""
 
     pair_count_min: int = 2
     token_bytes_max: int | None = None
     score: Score = "count"
     pad_vocab_to: int = 1
+    forbid: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,12 @@ class Running:
 @dataclass(frozen=True)
 class _Start:
     """What a training begins with. `words`: the pre-tokens as lists of token positions; None for those of the counts, as bytes.
-    `forbidden`: the tokens that no merge may make."""
+    `forbidden`: the tokens that no merge may make; `refused`: further ones, which the model does not imply."""
 
     model: Model
     forbidden: Sequence[bytes]
     words: pa.ChunkedArray | None = None
+    refused: Sequence[bytes] = ()
 
 
 @dataclass(frozen=True)
@@ -77,13 +80,14 @@ class Learned:
     """The result of a training: a tokenizer for each requested size, in the order of the request, and figures of the run.
 
     `last_count`: the count of the last merged pair. `n_text_tokens`: the number of tokens in the counted text, encoded with
-    the largest of the tokenizers.
+    the largest of the tokenizers. `n_refused`: the tokens that `Goal.forbid` kept out.
     """
 
     tokenizers: list[Tokenizer]
     n_merges: int
     last_count: int | None
     n_text_tokens: int
+    n_refused: int = 0
 
 
 def train_vocab(
@@ -148,7 +152,7 @@ def learn(
         from tokenmill.counts.table import check_schema
 
         check_schema(counts, "counts")
-    return _learn(_Start(start, forbidden), counts, vocab_sizes, goal, running)
+    return _learn_allowed(_Start(start, forbidden), counts, vocab_sizes, goal, running)
 
 
 def extend(
@@ -191,7 +195,7 @@ def extend(
     words = pa.chunked_array(chunks, pa.large_list(pa.uint32()))
     # Old merges run before new ones, so a second way to make an old token could never apply: no new pair may make one.
     forbidden = [*model.tokens.values(), *(one.text.encode() for one in model.added)]
-    return _learn(_Start(model, forbidden, words), counts, [vocab_size], goal, running)
+    return _learn_allowed(_Start(model, forbidden, words), counts, [vocab_size], goal, running)
 
 
 def changed_documents(old: Tokenizer, new: Tokenizer, texts: Texts) -> int:
@@ -208,6 +212,26 @@ def changed_documents(old: Tokenizer, new: Tokenizer, texts: Texts) -> int:
     )
 
 
+def _learn_allowed(
+    start: _Start, counts: pa.Table | Counter, vocab_sizes: Sequence[int], goal: Goal, running: Running
+) -> Learned:
+    """Trains again without the tokens in which one of `goal.forbid` is found, until none is made.
+
+    A training that refuses each such token as it comes up gives the same: one that was never made did not come up."""
+    patterns = [re.compile(pattern.encode(), re.DOTALL) for pattern in goal.forbid]
+    if patterns and isinstance(counts, Counter):
+        counts = counts.finish()
+    given, refused = set(start.model.tokens.values()), list[bytes]()
+    while True:
+        learned = _learn(replace(start, refused=refused), counts, vocab_sizes, goal, running)
+        models = (tokenizer.model for tokenizer in learned.tokenizers)
+        made = {token for model in models if model is not None for token in model.tokens.values()} - given
+        found = sorted(token for token in made if any(pattern.search(token) for pattern in patterns))
+        if not found:
+            return replace(learned, n_refused=len(refused))
+        refused += found
+
+
 def _learn(
     start: _Start, counts: pa.Table | Counter, vocab_sizes: Sequence[int], goal: Goal, running: Running
 ) -> Learned:
@@ -221,7 +245,7 @@ def _learn(
         from tokenmill.training.checkpoint import key_of
 
         counts = counts.finish() if isinstance(counts, Counter) else counts
-        limits = (n_tokens_max, goal.score, goal.pair_count_min, goal.token_bytes_max)
+        limits = (n_tokens_max, goal.score, goal.pair_count_min, goal.token_bytes_max, *start.refused)
         key = key_of(counts, _core.CODE_HASH, model, *limits)
         kept = checkpoint.load(key)
     source: tuple[Any, Any | None]
@@ -250,7 +274,7 @@ def _learn(
         goal.score,
         goal.pair_count_min,
         goal.token_bytes_max,
-        start.forbidden,
+        [*start.forbidden, *start.refused],
         n_threads,
         show,
         checkpoint.every if checkpoint else None,
