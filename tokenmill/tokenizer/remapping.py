@@ -26,11 +26,10 @@ _SPACES = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") |
 _SPACE_ENDS = frozenset(character.encode()[-1] for character in _SPACES)
 """The last bytes of white space."""
 
-_BEFORE_ANY = ("gpt2", "cl100k", "o200k", "llama3", "qwen2", "starcoder")
-"""The patterns that split in front of each space that follows another character. In none of them does a match have a space behind
-a character that is no white space, and none looks back, or ahead beyond white space."""
-_BEFORE_LETTERS = ("deepseek",)
-"""The patterns that split in front of a space with an ASCII letter. A space with another letter may be part of a longer match."""
+_BEFORE_LETTERS_ALONE = "deepseek"
+"""Every pattern with a name splits in front of each space that follows another character: in none does a match have a space behind
+a character that is no white space, and none looks back, or ahead beyond white space. A test holds that for all of them. In this
+one, a space with a letter beyond ASCII may be part of a longer match."""
 
 Ids = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -140,9 +139,9 @@ def _places(starts: npt.NDArray[np.int64], bounds: npt.NDArray[np.int64]) -> npt
 
 def _opens(token: bytes, pattern: str | None) -> bool:
     """Whether a pre-token certainly begins with this token where one that `_closes` is in front of it."""
-    if pattern in _BEFORE_LETTERS:
-        return token[:1] == b" " and token[1:2].isalpha()
-    return pattern in _BEFORE_ANY and token[:1] == b" "
+    if pattern is None or token[:1] != b" ":
+        return False
+    return pattern != _BEFORE_LETTERS_ALONE or token[1:2].isalpha()
 
 
 def _closes(token: bytes) -> bool:
