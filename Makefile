@@ -166,8 +166,9 @@ bench-plan: setup ## how often builds of four corpora lie within the ranges of `
 bench-verify: setup ## how fast `tokenmill verify` checks datasets of 512 MB and 2 GB of text
 	@$(BIN)/python -m benchmarks.verify
 
-bench-reader: setup ## how fast `tokenmill.open` gives documents and sequences, from each of its formats
+bench-reader: setup .s3-server/bin/s3s-fs ## how fast `tokenmill.open` gives documents and sequences, from each format, and from S3 on this machine
 	@$(BIN)/python -m benchmarks.reader
+	@$(BIN)/python -m benchmarks.reader_remote
 
 bench-remap: setup ## remapping a dataset for a trimmed tokenizer beside encoding its documents again
 	@$(BIN)/python -m benchmarks.remap

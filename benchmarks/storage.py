@@ -53,7 +53,7 @@ def main() -> None:
     record.add_option(parser)
     asked = parser.parse_args()
     section = record.begin("storage", ("obstore", "s3fs", "fsspec", "pyarrow"), asked)
-    with tempfile.TemporaryDirectory(prefix="bench-storage-") as folder, _server(Path(folder) / "server"):
+    with tempfile.TemporaryDirectory(prefix="bench-storage-") as folder, s3_server(Path(folder) / "server"):
         files = Path(folder) / "corpus"
         _make_files(files, asked.shared, asked.mb * 1_000_000)
         for path in files.iterdir():
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 @contextmanager
-def _server(folder: Path) -> Iterator[None]:
+def s3_server(folder: Path) -> Iterator[None]:
     if not _SERVER.exists():
         sys.exit("benchmarks.storage: the server is missing. Run `make test-storage` first.")
     (folder / "bucket").mkdir(parents=True)
