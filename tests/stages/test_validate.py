@@ -107,14 +107,20 @@ def test_a_position_that_is_wrong_is_named(project: Project) -> None:
         (lambda manifest: manifest["shards"][0].update(n_tokens=1) or manifest.update(n_tokens=1), "n_tokens is 1"),
         (lambda manifest: manifest.update(tokenizer_digest="0" * 64), "was made with the tokenizer 0000"),
         (lambda manifest: manifest.update(id_type="uint32"), "id_type"),
-        (lambda manifest: manifest.update(end_of_document_id=5), "5 is no special token"),
+        (
+            lambda manifest: manifest.update(end_of_document_id=5),
+            "expected the id of a special token of the tokenizer; found 5",
+        ),
         (
             lambda manifest: manifest["shards"].pop(),
             "data/tokens/documents/b.jsonl.parquet: not named by manifest.json",
         ),
         (lambda manifest: manifest["shards"][0].update(sha256="0" * 64), "not the file that the manifest names"),
         (lambda manifest: manifest.pop("engine"), "engine"),
-        (lambda manifest: manifest.update(begin_of_document_id=5), "begin_of_document_id: 5 is no special token"),
+        (
+            lambda manifest: manifest.update(begin_of_document_id=5),
+            "begin_of_document_id: expected the id of a special token of the tokenizer; found 5",
+        ),
         (lambda manifest: manifest["inputs"].pop(), "in a file but not among the inputs"),
         (lambda manifest: manifest["tables"].pop(), "data/tables/tokens_per_id_by_source.parquet: not named"),
     ],

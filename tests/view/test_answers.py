@@ -203,7 +203,7 @@ def test_a_copy_without_tables_and_tokenizer_shows_ids(copy: Path, texts: Path) 
     for by, message in (("text", "needs the dataset's tokenizer"), ("id", "has its document index")):
         with pytest.raises(ParamsError, match=message):
             ask(view, "search", by=by, q="a")
-    with pytest.raises(ParamsError, match="needs the tokenizer or the tables"):
+    with pytest.raises(ParamsError, match="expected the dataset's tokenizer or its tables"):
         ask(view, "vocabulary")
     named = DatasetView(copy, texts.parent / "tokenizer")
     assert [row["i"] for row in all_rows(named, "search", by="text", q="dogs")] == [42]

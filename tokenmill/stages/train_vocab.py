@@ -33,6 +33,8 @@ from tokenmill.stages.train_vocab_learn import LearnFacts, learn_task
 from tokenmill.stages.train_vocab_trim import trim_task
 from tokenmill.storage.atomic import sha256_directory, write_atomic, write_directory
 from tokenmill.summary import StageSummary
+from tokenmill.tokenizer.conversions.elsewhere import settings_of
+from tokenmill.tokenizer.conversions.forms import Form
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import changed_documents
 from tokenmill.training.id_counts import ids_in_counts
@@ -107,8 +109,15 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
             f"train-vocab: WARNING: stopped early at {n_tokens:,} of {asked.vocab_size:,} tokens: no pair is left "
             f"that occurs {asked.pair_count_min:,} times or more. Add text, or lower train_vocab.vocab_size."
         )
-    if card.llama_cpp is not None:
-        say(f"train-vocab: {card.llama_cpp}")
+    names = {
+        "bos_token": named["begin_of_document"],
+        "eos_token": named["end_of_document"],
+        "pad_token": asked.pad_token,
+    }
+    form = Form(tokenizers[0], "", {name: text for name, text in names.items() if text is not None})
+    for warning in (card.llama_cpp, *settings_of(form)):
+        if warning is not None:
+            say(f"train-vocab: in other programs: {warning}")
     return StageSummary("train-vocab", "run", text_mb=report["text_bytes"] / 1e6, n_tokens=n_tokens)
 
 

@@ -14,8 +14,12 @@ _SPECIAL_IN_TEXT = "transformers makes ids of special tokens in a text, unless a
 
 def warnings_of(form: Form) -> list[str]:
     """One sentence for each program or setting that would give other ids, or stop."""
+    return [*([why] if (why := without_llama_cpp(form)) else []), *settings_of(form)]
+
+
+def settings_of(form: Form) -> list[str]:
+    """One sentence for each setting of transformers that would give other ids, or stop."""
     return [
-        *([why] if (why := without_llama_cpp(form)) else []),
         *_default_ids(form),
         *([] if "pad_token" in form.names else ["No pad token: transformers' collators for language models stop."]),
         *([_SPECIAL_IN_TEXT] if form.tokenizer.special_tokens else []),
