@@ -217,7 +217,7 @@ def test_keys_of_a_named_profile(s3: pytest.MonkeyPatch, moto_url: str, tmp_path
     (tmp_path / "credentials").write_text(f"[team\n{SECRET}", encoding="utf-8")
     s3.setenv("AWS_REGION", "eu-west-1")
     error = error_of("s3://bucket/p")
-    assert "is no file of profiles" in str(error) and SECRET not in str(error)
+    assert "expected a file of profiles" in str(error) and SECRET not in str(error)
 
 
 def test_urls() -> None:
