@@ -39,6 +39,21 @@ def texts_of(*names: str) -> Iterator[str]:
                 yield from batch.texts.to_pylist()
 
 
+def by_language(n_bytes_max: int) -> dict[str, list[str]]:
+    """The first documents of the multilingual corpus beside the project, by language, of about `n_bytes_max` bytes together."""
+    found: dict[str, list[str]] = {}
+    n_bytes = 0
+    for shard in find_shards(ROOT, f"{ROOT_CORPUS}/multilingual/*"):
+        for batch in read_batches(shard, Reading("body", "lang")):
+            assert batch.ids is not None
+            for text, language in zip(batch.texts.to_pylist(), batch.ids.to_pylist(), strict=True):
+                found.setdefault(language, []).append(text)
+                n_bytes += len(text.encode())
+                if n_bytes >= n_bytes_max:
+                    return found
+    return found
+
+
 def lines_of(*names: str) -> Iterator[str]:
     """The lines of these documents, with their ends: what every tool reads alike, those that read files by line, too."""
     for text in texts_of(*names):

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import record
-from benchmarks.corpus import ROOT_CORPUS, lines_of
+from benchmarks.corpus import ROOT_CORPUS, by_language, lines_of
 from benchmarks.process import run_module
 from benchmarks.train_one import COUNTING
 from tokenmill.counts.spill import SCHEMA
@@ -87,6 +87,21 @@ def nosplit(folder: Path, runs: int) -> Iterator[Cells]:
         yield _shown(f"{name} without a split", len(text), vocab_size, 1, found)
 
 
+def parity(folder: Path, runs: int) -> Iterator[Cells]:
+    """10 MB in 21 languages, 8,000 tokens: parity-aware BPE, and that of tokenizers; on one core."""
+    n_bytes = 0
+    for language, texts in by_language(10_000_000).items():
+        lines = [line for text in texts for line in text.splitlines(keepends=True)]
+        (folder / f"{language}.txt").write_text("".join(lines), encoding="utf-8")
+        n_bytes += (folder / f"{language}.txt").stat().st_size
+    tools = {"tokenmill": "parity", "tokenizers": "parity_of_tokenizers"}
+    found: dict[str, list[dict[str, Any]]] = {tool: [] for tool in tools}
+    for _ in range(min(runs, 3)):
+        for tool, module in tools.items():
+            found[tool].append(_measure(module, folder, 8_000, 1))
+    yield _shown("languages served alike", n_bytes, 8_000, 1, found)
+
+
 def growth(folder: Path, _runs: int) -> Iterator[Cells]:
     """How the time grows with the text and with the vocabulary; one core."""
     everything = list(lines_of("english", "code", "multilingual"))
@@ -101,7 +116,7 @@ def growth(folder: Path, _runs: int) -> Iterator[Cells]:
 
 BENCHES = {
     "english": english, "counting": counting, "mixed": mixed, "large": large, "distinct": distinct, "nosplit": nosplit,
-    "growth": growth,
+    "growth": growth, "parity": parity,
 }  # fmt: skip
 
 

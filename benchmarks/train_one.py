@@ -1,6 +1,6 @@
 """One training in a process of its own: python -m benchmarks.train_one TOOL FOLDER VOCAB_SIZE CORES; prints a line of JSON.
 
-FOLDER holds text.txt, or counts.parquet. The process binds itself to the cores before any
+FOLDER holds text.txt, counts.parquet, or a file of text for each language. The process binds itself to the cores before any
 tool is imported. The time is from the input as the tool wants it to its vocabulary; what encodes with that is not in it.
 """
 
@@ -113,6 +113,55 @@ def _tokenizers(folder: Path, vocab_size: int, _cores: int) -> Prepared:
     return lambda: tokenizer.train_from_iterator(lines, trainer), lambda _: _learned(tokenizer.get_vocab(), vocab_size)
 
 
+def _languages(folder: Path) -> dict[str, list[str]]:
+    """The lines of each language. Every tenth one also measures it, for want of parallel text."""
+    return {path.stem: path.read_text(encoding="utf-8").splitlines(keepends=True) for path in sorted(folder.iterdir())}
+
+
+def _parity(folder: Path, vocab_size: int, cores: int) -> Prepared:
+    from tokenmill import Counter
+    from tokenmill.training.bpe import Goal
+    from tokenmill.training.parity import learn_parity
+
+    texts = _languages(folder)
+
+    def counted(lines: list[str]) -> Any:
+        counter = Counter("gpt2", threads=cores)
+        counter.update(lines)
+        return counter.finish()
+
+    def work() -> Any:
+        groups = {name: counted(lines) for name, lines in texts.items()}
+        dev = {name: counted(lines[::10]) for name, lines in texts.items()}
+        return learn_parity(groups, [vocab_size], "gpt2", [], Goal(pair_count_min=1), dev=dev).tokenizers[0]
+
+    def answer(tokenizer: Any) -> Any:
+        return [tokenizer.token_bytes(id).hex() for id in range(256, min(256 + vocab_size * 9 // 10, vocab_size))]
+
+    return work, answer
+
+
+def _parity_of_tokenizers(folder: Path, vocab_size: int, _cores: int) -> Prepared:
+    import tokenizers
+    from tokenizers import models, pre_tokenizers, trainers
+
+    texts = _languages(folder)
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.ParityBpeTrainer(
+        num_merges=vocab_size - 256,
+        min_frequency=1,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+
+    def work() -> None:
+        dev = [iter(lines[::10]) for lines in texts.values()]
+        trainer.train_from_iterator(tokenizer, [iter(lines) for lines in texts.values()], dev_iterators=dev)
+
+    return work, lambda _: _learned(tokenizer.get_vocab(), vocab_size)
+
+
 def _rustbpe(folder: Path, vocab_size: int, _cores: int) -> Prepared:
     import rustbpe
 
@@ -150,6 +199,8 @@ TOOLS: dict[str, Callable[[Path, int, int], Prepared]] = {
     "counts": _counts,
     "nosplit": _nosplit,
     "tokenizers": _tokenizers,
+    "parity": _parity,
+    "parity_of_tokenizers": _parity_of_tokenizers,
     "rustbpe": _rustbpe,
     "bpeasy": _bpeasy,
     "gigabpe": _gigabpe,

@@ -223,11 +223,23 @@ def prepare_trim(project: Project, bare: Path) -> None:
     params.write_text(text.replace("trim: null", trim, 1), encoding="utf-8")
 
 
+def prepare_parity(project: Project, bare: Path) -> None:
+    """The reader of the page on parity has two languages, and the settings for it."""
+    for path in (project.root / "data/raw").rglob("*.jsonl"):
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        rows = [line | {"lang": ["en", "en", "de"][i % 3]} for i, line in enumerate(lines)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    params = project.root / "params.yaml"
+    text = params.read_text(encoding="utf-8").replace("by: null", "by: lang", 1)
+    params.write_text(text.replace("parity: null", "parity: {variant: base}", 1), encoding="utf-8")
+
+
 PREPARE: dict[str, Callable[[Project, Path], None]] = {
     "docs/guides/documents.md": prepare_columns,
     "docs/guides/drop.md": prepare_drop,
     "docs/guides/dvc.md": prepare_dvc,
     "docs/guides/other-tokenizers.md": prepare_tokenizer,
+    "docs/guides/parity.md": prepare_parity,
     "docs/guides/plan.md": change_a_parameter,
     "docs/guides/trim.md": prepare_trim,
 }

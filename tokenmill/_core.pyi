@@ -187,6 +187,24 @@ def train(
     and with this call's merges. Another call resumes from these words, their counts and all tokens so far.
     """
 
+def train_parity(
+    groups: Sequence[tuple[Any, Any]],
+    dev: Sequence[tuple[Any, Any]] | None,
+    ratios: Sequence[float],
+    tokens: Sequence[bytes],
+    n_tokens_max: int,
+    pair_count_min: int,
+    token_bytes_max: int | None,
+    forbidden: Sequence[bytes],
+    n_global_merges: int,
+    window: tuple[int, float] | None,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[bytes, int, list[bytes]]:
+    """The merges of parity-aware BPE, the number of tokens in the texts of all groups after the last merge, and the bytes of the
+    new tokens; see `train`, and tokenmill.training.parity. `groups`: the pre-tokens, as binary, and the counts of each group.
+    `dev`: those of the texts by whose tokens groups are compared, in the same order; None: by bytes per token over `ratios`. The
+    count of a merge is that in all groups together."""
+
 def merge_rows(merges: bytes, ids: Sequence[int], rank: int) -> bytes:
     """The merges that `train` gave, as 16 bytes each, little-endian: `left, right, rank, token: uint32`.
 

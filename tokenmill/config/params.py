@@ -138,6 +138,14 @@ class Params(Record):
                 )
         return sources
 
+    @field_validator("train_vocab")
+    @classmethod
+    def _parity_of_groups(cls, train_vocab: TrainVocab, info: ValidationInfo) -> TrainVocab:
+        count = info.data.get("count")
+        if train_vocab.parity is not None and count is not None and count.by is None:
+            raise ValueError("parity: found without groups; allowed: with count.by, like by: lang")
+        return train_vocab
+
     @field_validator("encode")
     @classmethod
     def _chat_with_conversations(cls, encode: Encode, info: ValidationInfo) -> Encode:

@@ -10,12 +10,16 @@ from pydantic import (
     field_validator,
 )
 
+from tokenmill.config.parity_params import Parity
 from tokenmill.config.record import Record
 from tokenmill.config.source_params import Globs
 from tokenmill.conform.consumers import CONSUMERS
 from tokenmill.counts.weights import weight_of
 from tokenmill.errors import did_you_mean
 from tokenmill.special_tokens import RESERVED_MAX
+
+BY_SOURCES = "sources"
+"""The value of count.by that makes a group of each source."""
 
 N_BYTES = 256  # every vocabulary starts from a token for each byte
 
@@ -32,12 +36,14 @@ def _rational(weights: object) -> object:
 class Count(Record):
     """How text is split into pre-tokens, how much each shard counts, and which pre-tokens are dropped.
 
-    `partitions`: how many parts the counts are divided into, each of which is added up by itself; it changes no byte of the
-    result. `approximate`: always None; a params.yaml of an earlier version may still have the key."""
+    `by`: what makes groups of documents, whose pre-tokens are also counted by themselves: a column, or BY_SOURCES. `partitions`:
+    how many parts the counts are divided into, each of which is added up by itself; it changes no byte of the result.
+    `approximate`: always None; a params.yaml of an earlier version may still have the key."""
 
     pattern: str | None = Field(min_length=1)
     count_min: int = Field(ge=1, lt=2**64)
     weights: Annotated[dict[str, int | str], BeforeValidator(_rational)]
+    by: str | None = Field(default=None, min_length=1)
     approximate: None = Field(
         default=None, description="only null, in a params.yaml of an earlier version; counts are always exact"
     )
@@ -101,6 +107,7 @@ class TrainVocab(Record):
     extend: Extend | None
     trim: Trim | None = None
     forbid: list[Annotated[str, Field(min_length=1)]] = Field(default=[])
+    parity: Parity | None = None
     bos_token: str | None = None
     eos_token: str | None = None
     pad_token: str | None = None
@@ -164,6 +171,15 @@ class TrainVocab(Record):
             except (re.error, UnicodeEncodeError) as error:
                 raise ValueError(f"found {pattern!r}, which is no regex of Python's re: {error}") from None
         return forbid
+
+    @field_validator("parity")
+    @classmethod
+    def _alone(cls, parity: Parity | None, info: ValidationInfo) -> Parity | None:
+        for name, unused in (("score", "count"), ("extend", None), ("trim", None), ("forbid", [])):
+            if parity and (found := info.data.get(name, unused)) != unused:
+                shown = "a tokenizer" if isinstance(found, Record) else found
+                raise ValueError(f"found together with {name}: {shown}; allowed: only with {name}: {unused or 'null'}")
+        return parity
 
     @property
     def base(self) -> tuple[str, str, str] | None:

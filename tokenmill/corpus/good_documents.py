@@ -8,6 +8,7 @@ from functools import partial
 import pyarrow as pa
 
 from tokenmill.config.source_params import Source
+from tokenmill.config.sources import Reading
 from tokenmill.console import Advance
 from tokenmill.corpus.bad_documents import (
     N_FOUND_MAX,
@@ -86,12 +87,21 @@ class GoodDocuments:
     """The good documents of a unit. Iterating gives batches, in which the documents of small files are together. `left` collects
     the bad documents and damaged pieces that were left out so far, if `source` allows that. `dropped` collects the documents that
     `find` says are to be left out; None: none are.
+    `reading`: how documents are read; None: as the unit's source says.
 
     Pieces that are marked as damaged are skipped. `advance` is called with the file bytes of each finished batch. Iterating
     raises PieceDamagedError for a newly found damaged piece, and CorpusError for anything that `source` does not let pass.
     """
 
-    def __init__(self, unit: Unit, source: Source, limits: Limits, advance: Advance, find: FindDropped | None) -> None:
+    def __init__(
+        self,
+        unit: Unit,
+        source: Source,
+        limits: Limits,
+        advance: Advance,
+        find: FindDropped | None,
+        reading: Reading | None = None,
+    ) -> None:
         self.left: list[BadDocument] = []
         self.dropped: list[DroppedDocument] = []
         self.unit = unit
@@ -99,10 +109,11 @@ class GoodDocuments:
         self._limits = limits
         self._advance = advance
         self._find = find
+        self._reading = reading or unit.source.reading
         self._n_bytes = 0  # of text since memory was given back
 
     def __iter__(self) -> Iterator[Batch]:
-        source, reading, together = self._source, self.unit.source.reading, _Together(self.unit)
+        source, reading, together = self._source, self._reading, _Together(self.unit)
         for i, piece in enumerate(self.unit.pieces):
             text = small_text(piece, reading, self._limits) if self._find is None else None
             if text is not None:
@@ -141,7 +152,7 @@ class GoodDocuments:
         Reads the rest of the unit only to list what is bad. Stops early in a file with very many bad documents, since a wrong
         text_column makes all bad.
         """
-        source, reading = self._source, self.unit.source.reading
+        source, reading = self._source, self._reading
         n = 0
         shown: dict[str, list[Bad]] = {}
         is_all = True

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tokenmill.chat.named import NAMED
 from tokenmill.config.params import Params
-from tokenmill.corpus.shards import Shard
+from tokenmill.corpus.shards import Shard, matching_names
 from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.layout import DOCUMENT_STAGES, OBJECTS_FILE, VOCAB_SIZES_DIRECTORY
 from tokenmill.storage.urls import StoredObject
@@ -34,6 +34,12 @@ def refuse_unseen(root: Path, params: Params, shards: Sequence[Shard], stage: Dv
     if name == "train-vocab" and trim is not None and trim.counts is not None and params.tokenizer is None:
         path = Path(os.path.abspath(root / trim.counts))  # noqa: PTH100 — resolve() follows links, which DVC does not
         _refuse_unseen_file(path, "train_vocab.trim.counts", trim.counts, stage, name, [name])
+    parity = params.train_vocab.parity
+    if name == "train-vocab" and parity is not None and params.tokenizer is None:
+        for group, globs in (parity.dev or {}).items():
+            for found in matching_names(root, globs, f"train_vocab.parity.dev.{group}"):
+                path = Path(os.path.abspath(root / found))  # noqa: PTH100 — as above
+                _refuse_unseen_file(path, f"train_vocab.parity.dev.{group}", found, stage, name, [name])
     if name == "encode" and params.encode.vocab_sizes:
         _refuse_untracked(root, stage)
 

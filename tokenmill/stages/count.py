@@ -1,7 +1,7 @@
 """count: documents → exact counts of pre-tokens."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -14,20 +14,29 @@ from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.provenance import CountedShard, Provenance, Samples, counted_source, write_provenance
 from tokenmill.corpus.quarantine import check_limit
 from tokenmill.corpus.shards import matching_names
+from tokenmill.counts.groups import write_groups
 from tokenmill.counts.spill import Run, Totals, sum_of_runs
 from tokenmill.counts.table import merge, write_batches, write_counts
 from tokenmill.counts.weights import weight_of
 from tokenmill.errors import ParamsError, PatternError
-from tokenmill.layout import COUNTS_FILE, COUNTS_REPORT_FILE, PROVENANCE_FILE, SCRATCH_DIRECTORY
+from tokenmill.layout import (
+    COUNTS_FILE,
+    COUNTS_GROUPS_DIRECTORY,
+    COUNTS_REPORT_FILE,
+    PROVENANCE_FILE,
+    SCRATCH_DIRECTORY,
+)
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.unit_drops import drop_lists
 from tokenmill.pretokenizers.json_steps import pre_tokenizer_of
 from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.rounds import Round, Stage, do
+from tokenmill.stages.count_groups import refuse_groups
 from tokenmill.stages.count_sums import SCRATCH_PREFIX, PartialCounts, part_name, partition_sums, sums_of
 from tokenmill.stages.count_units import CountFacts, CountTask, count_keys, groups_of
 from tokenmill.storage.atomic import write_atomic, write_directory
 from tokenmill.storage.scratch import scratch_directory
+from tokenmill.storage.unit_store import Done
 from tokenmill.summary import StageSummary
 
 
@@ -40,6 +49,7 @@ def count(project: Project, output: Path) -> Stage:
     root, params, source = project.root, project.params.count, project.params.source
     spill_directory = project.params.run.spill_directory
     check_settings(root, params, spill_directory)
+    refuse_groups(project.units, source, params.by)
     units, kept_bytes = project.units, project.memory.kept_mb * 10**6
     weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])
     drops = yield from drop_lists(project)
@@ -52,9 +62,7 @@ def count(project: Project, output: Path) -> Stage:
     check_limit(units, [one.left for one in facts], sum(one.n_documents for one in facts), source)
     parts = [
         PartialCounts(task.key, one.folder / part_name(i), weight, task.key)
-        for task, one in zip(tasks, done, strict=True)
-        for i, weight in enumerate(by_weight[task.name])
-        if weight
+        for i, weight, _, task, one in _files(tasks, done, by_weight)
     ]
     sums = yield from sums_of(parts, params.partitions, parent, kept_bytes)
     if params.partitions == 1:
@@ -70,6 +78,12 @@ def count(project: Project, output: Path) -> Stage:
         with write_atomic(directory / Path(COUNTS_REPORT_FILE).name) as path:
             path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         write_provenance(_provenance(project, samples), directory / Path(PROVENANCE_FILE).name)
+        if params.by is not None:
+            of_group: dict[str, list[Run]] = {}
+            for i, weight, name, _, one in _files(tasks, done, by_weight):
+                of_group.setdefault(name, []).append(Run.of_parquet(one.folder / part_name(i), weight))
+            groups = directory / Path(COUNTS_GROUPS_DIRECTORY).name
+            write_groups(groups, params.by, of_group, scratch, kept_bytes, params.count_min)
     if dropped.n_distinct:
         say(
             f"count: {dropped.n_distinct:,} of {total.kept.n_distinct + dropped.n_distinct:,} distinct pre-tokens "
@@ -83,6 +97,19 @@ def count(project: Project, output: Path) -> Stage:
         file_mb=project.corpus.n_bytes / 1e6,
         text_mb=report["text_bytes"] / 1e6,
     )
+
+
+def _files(
+    tasks: Sequence[CountTask],
+    done: Sequence[Done[CountFacts]],
+    by_weight: Mapping[str, Mapping[Fraction, list[int]]],
+) -> Iterator[tuple[int, Fraction, str, CountTask, Done[CountFacts]]]:
+    """The files of counts with a weight above 0: their number in the task, weight, group of documents, task and result."""
+    for task, one in zip(tasks, done, strict=True):
+        weights = list(by_weight[task.name])
+        for i, (pieces, name) in enumerate(one.facts.groups):
+            if weights[pieces]:
+                yield i, weights[pieces], name, task, one
 
 
 def _tasks(

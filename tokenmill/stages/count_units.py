@@ -20,20 +20,24 @@ from tokenmill.counts.table import write_batches
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.unit_content import content
 from tokenmill.rounds import Task
+from tokenmill.stages.count_groups import groups_in, reading_of, refuse_many
 from tokenmill.stages.count_sums import SCRATCH_PREFIX, part_name
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
 from tokenmill_reader.quantities import size
 
 _ONE = Fraction(1)
+_COUNTERS_EXPECTED = 32  # groups of documents in a unit, which share the memory for counts
 
 
 class CountFacts(msgspec.Struct, frozen=True):
-    """The sums of a unit, and its quarantine."""
+    """The sums of a unit, and its quarantine. `groups`: for each file of counts, the index of its group of pieces, and the name of
+    its group of documents ("" without count.by)."""
 
     n_documents: int
     text_bytes: int
     left: LeftOut
+    groups: list[tuple[int, str]]
 
     @property
     def n_left_out(self) -> int:
@@ -45,7 +49,7 @@ class CountFacts(msgspec.Struct, frozen=True):
 
 
 class CountTask(Task[CountFacts], frozen=True, kw_only=True):
-    """Counts the pre-tokens of one unit into one file for each group of its pieces.
+    """Counts the pre-tokens of one unit into one file for each group of its pieces, and of its documents if count.by asks for it.
 
     `groups`: the groups, as indices of pieces. `drops`: the documents to leave out. `samples`: takes texts of the corpus.
     `kept_mb`: the memory for counts. `scratch`: the folder where counters spill what exceeds it.
@@ -63,25 +67,37 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
     def run(self, folder: Path, advance: Advance) -> CountFacts:
         """Writes the counts (see Task)."""
         assert self.unit is not None
-        kept_mb = max(1, self.kept_mb // len(self.groups))
+        unit, by = self.unit, self.params.by
+        kept_mb = max(1, self.kept_mb // (len(self.groups) if by is None else _COUNTERS_EXPECTED))
+        pieces_of = {piece: i for i, pieces in enumerate(self.groups) for piece in pieces}
         with scratch_directory(self.scratch, SCRATCH_PREFIX) as own_scratch:
-            counters = [
-                Counter(self.params.pattern, kept_mb, threads=1, spill_directory=own_scratch) for _ in self.groups
-            ]
-            counter_of = {
-                piece: counter for pieces, counter in zip(self.groups, counters, strict=True) for piece in pieces
-            }
+            counters: dict[tuple[int, str], Counter] = {}
+
+            def counter_of(place: tuple[int, str]) -> Counter:
+                if place not in counters:
+                    refuse_many(len(counters) + 1, by)
+                    counters[place] = Counter(self.params.pattern, kept_mb, threads=1, spill_directory=own_scratch)
+                return counters[place]
+
+            if by is None:
+                for i in range(len(self.groups)):
+                    counter_of((i, ""))
             n_documents = text_bytes = 0
-            documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.drops.finder)
+            reading = reading_of(unit, by)
+            documents = GoodDocuments(unit, self.source, self.limits, advance, self.drops.finder, reading)
             for batch in documents:
-                self.samples.offer(self.unit.pieces, batch)
-                for piece, one in batch.by_piece() if len(counters) > 1 else [(0, batch)]:
-                    counter_of[piece].update(one.texts)
+                self.samples.offer(unit.pieces, batch)
+                if by is None and len(counters) == 1:
+                    counter_of((0, "")).update(batch.texts)
+                else:
+                    for piece, name, texts in groups_in(unit, batch, by):
+                        counter_of((pieces_of[piece], name)).update(texts)
                 n_documents += len(batch.texts)
                 text_bytes += batch.text_bytes
-            for i, counter in enumerate(counters):
-                write_batches(counter.batches(), folder / part_name(i))
-        return CountFacts(n_documents, text_bytes, left_out(documents.left))
+            places = sorted(counters)
+            for i, place in enumerate(places):
+                write_batches(counters[place].batches(), folder / part_name(i))
+        return CountFacts(n_documents, text_bytes, left_out(documents.left), places)
 
 
 def count_keys(
@@ -95,6 +111,7 @@ def count_keys(
     decides = {
         "code": code_digest("count"),
         "pattern": params.pattern,
+        "by": params.by,
     }
     return {
         unit.name: unit_key(

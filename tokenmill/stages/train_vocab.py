@@ -21,15 +21,17 @@ from tokenmill.conform.program import write_program
 from tokenmill.console import say
 from tokenmill.corpus.provenance import Provenance, read_provenance
 from tokenmill.corpus.reader import find_shards, read_batches
+from tokenmill.counts.groups import read_groups
 from tokenmill.counts.spill import open_parquet
 from tokenmill.counts.table import read_counts
 from tokenmill.errors import CountsError, ParamsError
-from tokenmill.layout import COUNTS_FILE, PROVENANCE_FILE, TOKENIZER_DIRECTORY, TRAINING_FILE
+from tokenmill.layout import COUNTS_FILE, COUNTS_GROUPS_DIRECTORY, PROVENANCE_FILE, TOKENIZER_DIRECTORY, TRAINING_FILE
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pretokenizers.patterns import steps_of
-from tokenmill.rounds import Round, Stage, do
+from tokenmill.rounds import Round, Stage, Task, do
 from tokenmill.special_tokens import listed
 from tokenmill.stages.train_vocab_learn import LearnFacts, learn_task
+from tokenmill.stages.train_vocab_parity import parity_line, parity_report, parity_task
 from tokenmill.stages.train_vocab_trim import trim_task
 from tokenmill.storage.atomic import sha256_directory, write_atomic, write_directory
 from tokenmill.summary import StageSummary
@@ -59,14 +61,19 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
     base = base_of(root, asked, pattern)
     table = counted / Path(COUNTS_FILE).name
     _check_fits(table, memory)
-    task = (
-        trim_task(root, asked.trim, table, base, memory.own_threads)
-        if base and asked.trim
-        else learn_task(root, params, memory, table, base)
-    )
+    provenance = read_provenance(counted / Path(PROVENANCE_FILE).name)
+    folder = counted / Path(COUNTS_GROUPS_DIRECTORY).name
+    groups = read_groups(folder) if asked.parity else None
+    task: Task[LearnFacts]
+    if base and asked.trim:
+        task = trim_task(root, asked.trim, table, base, memory.own_threads)
+    elif groups:
+        task = parity_task(root, params, memory, table, folder, groups, provenance)
+    else:
+        task = learn_task(root, params, memory, table, base)
     [done] = yield from do(Round("train-vocab", [task], LearnFacts))
     tokenizers = [Tokenizer.load(done.folder / name) for name in sorted(done.files)]
-    counts, provenance = read_counts(table), read_provenance(counted / Path(PROVENANCE_FILE).name)
+    counts = read_counts(table)
     report = _report(counts, tokenizers[0], done.facts)
     if asked.forbid and not asked.trim:
         report["n_refused"] = done.facts.n_refused
@@ -81,6 +88,9 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
         }
     if base and asked.extend:
         report["extended"] = _changes(root, provenance, base, tokenizers[0], asked.extend, memory)
+    if groups and asked.parity:
+        report["parity"] = parity_report(asked.parity, groups.by, done.facts.groups)
+        say(parity_line(report["parity"]))
     named = {
         "begin_of_document": asked.bos_token or params.encode.framing[0],
         "end_of_document": asked.eos_token or params.encode.framing[1],

@@ -22,14 +22,25 @@ from tokenmill.training.checkpoint import Checkpoint
 from tokenmill_reader.regular_files import sha256_file
 
 
+class GroupTokens(msgspec.Struct, frozen=True):
+    """The text of a group of documents: its bytes, and its tokens with plain BPE and with the learned tokenizer."""
+
+    name: str
+    n_bytes: int
+    n_tokens_plain: int
+    n_tokens: int
+
+
 class LearnFacts(msgspec.Struct, frozen=True):
-    """The figures of a training (see Learned), whose tokenizers are files. `last_count` of a trimming: see Trimmed."""
+    """The figures of a training (see Learned), whose tokenizers are files. `last_count` of a trimming: see Trimmed. `groups`: only
+    with train_vocab.parity."""
 
     n_merges: int
     last_count: int | None
     n_text_tokens: int
     n_refused: int = 0
     n_left_out: int = 0
+    groups: list[GroupTokens] = []
 
     def __str__(self) -> str:
         return f"{self.n_merges:,} merges"

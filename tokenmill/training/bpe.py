@@ -65,7 +65,7 @@ class Running:
 
 
 @dataclass(frozen=True)
-class _Start:
+class Start:
     """What a training begins with. `words`: the pre-tokens as lists of token positions; None for those of the counts, as bytes.
     `forbidden`: the tokens that no merge may make; `refused`: further ones, which the model does not imply."""
 
@@ -135,14 +135,8 @@ def learn(
     running: Running = Running(),
 ) -> Learned:
     """One training for several sizes, because a smaller vocabulary is the beginning of a larger one. See `train_vocab`."""
-    steps = steps_of(pattern)
-    pre_tokenizer_of(steps)  # a pattern that cannot be saved fails now, not after training
-    _check_special_tokens(special_tokens)
-    _check_reserved(special_tokens, goal.pad_vocab_to)
-    added = [AddedToken(id, text, special=True, in_vocab=True) for id, text in enumerate(special_tokens)]
-    tokens = {len(added) + symbol: bytes([byte]) for symbol, byte in enumerate(_core.byte_order())}
-    start = Model(tokens, (), steps, tuple(added), ignore_merges=False)
-    forbidden = [token for text in special_tokens if (token := bytes_of(text)) is not None]
+    start = start_of(vocab_sizes, pattern, special_tokens, goal)
+    steps = start.model.steps
     if isinstance(counts, Counter):
         if counts.steps != steps:
             raise ParamsError(
@@ -152,7 +146,20 @@ def learn(
         from tokenmill.counts.table import check_schema
 
         check_schema(counts, "counts")
-    return _learn_allowed(_Start(start, forbidden), counts, vocab_sizes, goal, running)
+    return _learn_allowed(start, counts, vocab_sizes, goal, running)
+
+
+def start_of(vocab_sizes: Sequence[int], pattern: str | None, special_tokens: Sequence[str], goal: Goal) -> Start:
+    """The start of a new vocabulary: special tokens and bytes. Raises ParamsError or PatternError for wrong parameters."""
+    steps = steps_of(pattern)
+    pre_tokenizer_of(steps)  # a pattern that cannot be saved fails now, not after training
+    _check_special_tokens(special_tokens)
+    _check_reserved(special_tokens, goal.pad_vocab_to)
+    added = [AddedToken(id, text, special=True, in_vocab=True) for id, text in enumerate(special_tokens)]
+    tokens = {len(added) + symbol: bytes([byte]) for symbol, byte in enumerate(_core.byte_order())}
+    start = Model(tokens, (), steps, tuple(added), ignore_merges=False)
+    _check_goal(vocab_sizes, goal, start)
+    return Start(start, [token for text in special_tokens if (token := bytes_of(text)) is not None])
 
 
 def extend(
@@ -195,7 +202,7 @@ def extend(
     words = pa.chunked_array(chunks, pa.large_list(pa.uint32()))
     # Old merges run before new ones, so a second way to make an old token could never apply: no new pair may make one.
     forbidden = [*model.tokens.values(), *(one.text.encode() for one in model.added)]
-    return _learn_allowed(_Start(model, forbidden, words), counts, [vocab_size], goal, running)
+    return _learn_allowed(Start(model, forbidden, words), counts, [vocab_size], goal, running)
 
 
 def changed_documents(old: Tokenizer, new: Tokenizer, texts: Texts) -> int:
@@ -213,7 +220,7 @@ def changed_documents(old: Tokenizer, new: Tokenizer, texts: Texts) -> int:
 
 
 def _learn_allowed(
-    start: _Start, counts: pa.Table | Counter, vocab_sizes: Sequence[int], goal: Goal, running: Running
+    start: Start, counts: pa.Table | Counter, vocab_sizes: Sequence[int], goal: Goal, running: Running
 ) -> Learned:
     """Trains again without the tokens in which one of `goal.forbid` is found, until none is made.
 
@@ -233,7 +240,7 @@ def _learn_allowed(
 
 
 def _learn(
-    start: _Start, counts: pa.Table | Counter, vocab_sizes: Sequence[int], goal: Goal, running: Running
+    start: Start, counts: pa.Table | Counter, vocab_sizes: Sequence[int], goal: Goal, running: Running
 ) -> Learned:
     model, checkpoint = start.model, running.checkpoint
     _check_goal(vocab_sizes, goal, model)
@@ -282,13 +289,18 @@ def _learn(
     )
     merges = earlier + learned
     tokens += new_tokens
-    models = [_model(model, merges, tokens, size - n_added, goal.pad_vocab_to) for size in vocab_sizes]
+    learned_all = learned_of(model, merges, tokens, vocab_sizes, goal, n_text_tokens)
     if checkpoint:
         checkpoint.remove()
-    return _learned(models, merges, n_text_tokens)
+    return learned_all
 
 
-def _learned(models: Sequence[Model], merges: bytes, n_text_tokens: int) -> Learned:
+def learned_of(
+    start: Model, merges: bytes, tokens: Sequence[bytes], vocab_sizes: Sequence[int], goal: Goal, n_text_tokens: int
+) -> Learned:
+    """The tokenizers of a training. `merges`: as the core gives them. `tokens`: the bytes of all tokens but the special ones, in
+    the order of learning."""
+    models = [_model(start, merges, tokens, size - len(start.added), goal.pad_vocab_to) for size in vocab_sizes]
     from tokenmill.tokenizer.tokenizer import Tokenizer  # imported after learning, which needs the most memory
 
     last_count = _LEARNED.unpack(merges[-_LEARNED.size :])[-1] if merges else None

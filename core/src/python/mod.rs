@@ -12,6 +12,7 @@ mod finding;
 mod ids;
 mod ints;
 mod normalizing;
+mod parity;
 mod reading;
 mod texts;
 mod training;
@@ -81,6 +82,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(checking::sha256_each, module)?)?;
     module.add_function(wrap_pyfunction!(match_bytes_min, module)?)?;
     module.add_function(wrap_pyfunction!(normalizing::not_nfc, module)?)?;
+    module.add_function(wrap_pyfunction!(parity::train_parity, module)?)?;
     module.add_function(wrap_pyfunction!(reading::bpe_json, module)?)?;
     module.add_function(wrap_pyfunction!(reading::json_lines, module)?)?;
     module.add_function(wrap_pyfunction!(reading::read_bpe, module)?)?;

@@ -49,7 +49,7 @@ pub(super) fn train<'py>(
     progress: Option<Py<PyAny>>,
     checkpoint_every: Option<u64>,
     checkpoint: Option<Py<PyAny>>,
-) -> PyResult<(Bound<'py, PyBytes>, u64, Bound<'py, PyList>)> {
+) -> PyResult<Answer<'py>> {
     let source = match (pretokens.cast::<Counter>(), counts) {
         (Ok(counter), None) => Source::Counter(counter.get()),
         (_, counts) => columns_of(pretokens, counts)?,
@@ -92,22 +92,29 @@ pub(super) fn train<'py>(
     };
     let work = |stop: &Stop| {
         let words = source.words(&tokens, stop)?;
-        let learned = learn(Start { words, tokens, n_first }, &goal, &done, stop, &mut keep)?;
-        Ok((packed(&learned.merges), learned))
+        learn(Start { words, tokens, n_first }, &goal, &done, stop, &mut keep)
     };
     let learned = run_showing(py, work, Some(&show));
     if let Some(error) = raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
     calling(py, || show(py))?;
-    let (merges, Learned { bytes, n_bytes, n_text_tokens, .. }) = learned?;
+    answer(py, learned?)
+}
+
+/// What `train` gives to Python: the packed merges, the number of tokens of the text, and the bytes of the new tokens.
+pub(super) type Answer<'py> = (Bound<'py, PyBytes>, u64, Bound<'py, PyList>);
+
+pub(super) fn answer<'py>(py: Python<'py>, learned: Learned) -> PyResult<Answer<'py>> {
+    let Learned { merges, bytes, n_bytes, n_text_tokens } = learned;
     let mut rest = &bytes[..];
     let tokens = n_bytes.into_iter().map(|n| {
         let (token, after) = rest.split_at(n as usize);
         rest = after;
         PyBytes::new(py, token)
     });
-    Ok((PyBytes::new(py, &merges), n_text_tokens, PyList::new(py, tokens.collect::<Vec<_>>())?))
+    let tokens = PyList::new(py, tokens.collect::<Vec<_>>())?;
+    Ok((PyBytes::new(py, &packed(&merges)), n_text_tokens, tokens))
 }
 
 #[pyfunction]
@@ -133,14 +140,14 @@ pub(super) fn merge_rows<'py>(
 }
 
 /// The source of the pre-tokens and their counts.
-enum Source<'c> {
+pub(super) enum Source<'c> {
     Counter(&'c Counter),
     Columns(Vec<ArrayRef>, Vec<ArrayRef>),
 }
 
 impl Source<'_> {
     /// The pre-tokens as ids of `tokens`. A counter is empty afterwards, even after an error.
-    fn words(self, tokens: &[Vec<u8>], stop: &Stop) -> interrupt::Result<WordsBuilder> {
+    pub(super) fn words(self, tokens: &[Vec<u8>], stop: &Stop) -> interrupt::Result<WordsBuilder> {
         let mut words = WordsBuilder::default();
         match self {
             Self::Counter(counter) => {
@@ -162,7 +169,7 @@ impl Source<'_> {
 }
 
 /// The columns of pre-tokens and counts. Raises an error if they are wrong.
-fn columns_of(pretokens: &Bound<'_, PyAny>, counts: Option<&Bound<'_, PyAny>>) -> PyResult<Source<'static>> {
+pub(super) fn columns_of(pretokens: &Bound<'_, PyAny>, counts: Option<&Bound<'_, PyAny>>) -> PyResult<Source<'static>> {
     let counts =
         counts.ok_or_else(|| PyTypeError::new_err("counts: expected a column; only a Counter has its own."))?;
     let (pretokens, counts) = (chunks_of(pretokens)?, chunks_of(counts)?);
@@ -240,7 +247,7 @@ fn n_cells_of(chunk: &ArrayRef) -> usize {
 }
 
 /// The merges as plain records, which can be read without an Arrow library.
-fn packed(merges: &[Merge]) -> Vec<u8> {
+pub(super) fn packed(merges: &[Merge]) -> Vec<u8> {
     let mut records = Vec::with_capacity(MERGE_BYTES * merges.len());
     for Merge { left, right, token, count } in merges {
         [left, right, token].iter().for_each(|id| records.extend(id.to_le_bytes()));

@@ -8,6 +8,8 @@
 pub(crate) mod pair_map;
 pub mod pair_queue;
 pub mod pairs;
+pub mod parity;
+pub mod parity_queue;
 pub mod score;
 pub mod words;
 
@@ -256,10 +258,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
             }
         }
         let counts = self.words.token_counts(self.tokens.len(), |id| self.tokens.cells(id));
-        let Tokens { mut bytes, cells, n_start, .. } = self.tokens;
-        let n_bytes = cells[n_start..].to_vec();
-        let n_before: usize = cells[..n_start].iter().map(|&n| n as usize).sum();
-        bytes.drain(..n_before);
+        let (bytes, n_bytes) = self.tokens.into_new();
         Ok(Learned { merges, bytes, n_bytes, n_text_tokens: counts.iter().sum() })
     }
 
@@ -433,6 +432,14 @@ impl Tokens {
             Some(&id) => Ok(id),
             None => self.add(bytes, hash),
         }
+    }
+
+    /// The bytes of the new tokens, one after another, and the length of each.
+    fn into_new(self) -> (Vec<u8>, Vec<u32>) {
+        let Self { mut bytes, cells, n_start, .. } = self;
+        let n_before: usize = cells[..n_start].iter().map(|&n| n as usize).sum();
+        bytes.drain(..n_before);
+        (bytes, cells[n_start..].to_vec())
     }
 
     /// Adds a token. Of two tokens with the same bytes, look-ups find the later one.

@@ -1,0 +1,66 @@
+"""count.by: the groups of documents whose pre-tokens are also counted by themselves."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.config.source_params import Source
+from tokenmill.config.sources import Reading
+from tokenmill.config.training_params import BY_SOURCES
+from tokenmill.corpus.reader import Batch
+from tokenmill.corpus.units import Unit, source_name
+from tokenmill.errors import CorpusError, ParamsError
+
+GROUPS_MAX = 1000
+"""The most groups. A column with more values, such as one of ids, is a mistake."""
+
+
+def refuse_groups(units: Sequence[Unit], source: Source, by: str | None) -> None:
+    """Raises ParamsError or CorpusError for a column whose values cannot be read."""
+    if by is None or by == BY_SOURCES:
+        return
+    if source.drop is not None:
+        raise ParamsError(
+            "count.by",
+            f"found the column {by!r} together with source.drop; allowed: only one of the two.",
+            f"Set count.by to {BY_SOURCES}, or leave the documents out of the files.",
+        )
+    for piece in (piece for unit in units for piece in unit.pieces):
+        read = piece.shard.source
+        if not piece.shard.kind.has_columns:
+            raise CorpusError(
+                piece.shard.name,
+                f"plain text has no column {by!r}, which count.by names.",
+                f"Set count.by to {BY_SOURCES}, with a source or a folder for each group.",
+            )
+        if read is not None and read.conversations is None and read.text_column == by:
+            raise ParamsError("count.by", f"{by!r} is the column of the texts.", "Name the column of the groups.")
+
+
+def reading_of(unit: Unit, by: str | None) -> Reading:
+    """How the unit is read, with the column of the groups in place of that of the ids."""
+    reading = unit.source.reading
+    return reading if by is None or by == BY_SOURCES else replace(reading, id_column=by)
+
+
+def groups_in(unit: Unit, batch: Batch, by: str | None) -> Iterator[tuple[int, str, pa.LargeStringArray]]:
+    """The texts of a batch by piece and group: the index of the piece, the name of the group ("" without `by`), and the texts.
+    `batch`: read as `reading_of` says."""
+    for piece, one in batch.by_piece() if by is not None or len(unit.pieces) > 1 else [(0, batch)]:
+        if by is None or by == BY_SOURCES:
+            yield piece, "" if by is None else source_name(unit.pieces[piece].shard), one.texts
+            continue
+        for name in pc.unique(one.ids):
+            yield piece, name.as_py(), one.texts.filter(pc.equal(one.ids, name))
+
+
+def refuse_many(n_groups: int, by: str | None) -> None:
+    """Raises ParamsError for more than GROUPS_MAX groups."""
+    if n_groups > GROUPS_MAX:
+        raise ParamsError(
+            "count.by",
+            f"{by!r} has more than {GROUPS_MAX:,} values; expected a few, such as languages.",
+            "Name the column of the groups.",
+        )

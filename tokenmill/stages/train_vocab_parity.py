@@ -1,0 +1,188 @@
+"""train-vocab with train_vocab.parity: counts by group → tokenizers that serve the groups alike, as one task."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tokenmill.config.params import Params
+from tokenmill.config.parity_params import Parity
+from tokenmill.config.sources import Reading
+from tokenmill.config.training_params import N_BYTES
+from tokenmill.console import Advance, progress
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.provenance import Provenance
+from tokenmill.corpus.reader import read_batches
+from tokenmill.corpus.shards import Shard, find_shards
+from tokenmill.counts.counter import Counter
+from tokenmill.counts.groups import Groups
+from tokenmill.counts.table import read_counts
+from tokenmill.errors import ParamsError
+from tokenmill.pipeline.code_digest import code_digest
+from tokenmill.pipeline.memory import Memory
+from tokenmill.report.measures import gini
+from tokenmill.rounds import Task
+from tokenmill.stages.train_vocab_learn import GroupTokens, LearnFacts
+from tokenmill.storage.unit_store import unit_key
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.training.bpe import Goal, Running, learn
+from tokenmill.training.id_counts import ids_in_counts
+from tokenmill.training.parity import Turns, learn_parity
+from tokenmill_reader.regular_files import sha256_file
+
+
+class ParityTask(Task[LearnFacts], frozen=True, kw_only=True):
+    """Learns tokenizers of several sizes from counts by group. `table`: the counts of all documents. `groups`: the counts of each
+    group. `dev`: the files with its text of the same content, and how they are read. `sizes`: the largest first."""
+
+    table: Path
+    groups: Mapping[str, Path]
+    dev: Mapping[str, Sequence[Shard]] | None
+    reading: Reading
+    limits: Limits
+    pattern: str | None
+    special_tokens: Sequence[str]
+    sizes: Sequence[int]
+    goal: Goal
+    turns: Turns
+    ratio: Mapping[str, float] | None
+    threads: int
+
+    def run(self, folder: Path, advance: Advance) -> LearnFacts:
+        """Writes a tokenizer.json for each size (see Task)."""
+        groups = {name: read_counts(path) for name, path in self.groups.items()}
+        dev = None if self.dev is None else {name: self._counted(shards) for name, shards in self.dev.items()}
+        n_done = 0
+        with progress("train-vocab", self.sizes[0], "tokens") as now:
+            now.skip(N_BYTES + len(self.special_tokens))
+
+            def show(n_tokens: int, _n_merges: int) -> None:
+                nonlocal n_done
+                now.add(n_tokens - n_done)
+                n_done = n_tokens
+
+            asked = self.sizes, self.pattern, self.special_tokens, self.goal
+            learned = learn_parity(groups, *asked, self.turns, self.ratio, dev, Running(self.threads, show))
+        for i, tokenizer in enumerate(learned.tokenizers):
+            (folder / f"{i:04}.json").write_text(json.dumps(tokenizer.document), encoding="utf-8")
+        counts = read_counts(self.table)
+        plain = learn(counts, [self.sizes[0]], *asked[1:], Running(self.threads)).tokenizers[0]
+        own = learned.tokenizers[0]
+        measured = groups if dev is None else dev
+        found = [
+            GroupTokens(name, _n_bytes(one), self._n_tokens(plain, one), self._n_tokens(own, one))
+            for name, one in measured.items()
+        ]
+        return LearnFacts(learned.n_merges, learned.last_count, self._n_tokens(own, counts), groups=found)
+
+    def _counted(self, shards: Sequence[Shard]) -> pa.Table:
+        counter = Counter(self.pattern, threads=self.threads)
+        for shard in shards:
+            for batch in read_batches(shard, self.reading, limits=self.limits):
+                counter.update(batch.texts)
+        return counter.finish()
+
+    def _n_tokens(self, tokenizer: Tokenizer, counts: pa.Table) -> int:
+        return int(ids_in_counts(tokenizer, counts, self.threads).sum())
+
+
+def parity_task(
+    root: Path, params: Params, memory: Memory, table: Path, folder: Path, groups: Groups, provenance: Provenance
+) -> ParityTask:
+    """The task that learns what train_vocab.parity asks for. `table`: the counts of all documents. `folder`: those of the groups.
+    Raises ParamsError, and CorpusError for a glob without files."""
+    asked, parity = params.train_vocab, params.train_vocab.parity
+    assert parity is not None
+    goal = Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to)
+    turns = Turns(parity.global_merges, parity.window)
+    sizes = [asked.vocab_size, *asked.vocab_sizes]
+    paths = {name: groups.path(folder, name) for name in groups.names}
+    dev = None
+    if parity.dev is not None:
+        dev = {
+            name: find_shards(root, globs, f"train_vocab.parity.dev.{name}", provenance.source())
+            for name, globs in parity.dev.items()
+        }
+    key = unit_key(
+        stage="train-vocab",
+        code=code_digest("train-vocab"),
+        counts=sha256_file(table),
+        groups={name: sha256_file(path) for name, path in paths.items()},
+        dev=dev and {name: [sha256_file(_path(shard)) for shard in shards] for name, shards in dev.items()},
+        reading=provenance.source().reading.as_key(),
+        pattern=params.count.pattern,
+        special_tokens=asked.special_tokens,
+        sizes=sizes,
+        goal=asdict(goal),
+        turns=asdict(turns),
+        ratio=parity.ratio,
+    )
+    return ParityTask(
+        name=f"{asked.vocab_size:,} tokens",
+        key=key,
+        table=table,
+        groups=paths,
+        dev=dev,
+        reading=provenance.source().reading,
+        limits=memory.limits,
+        pattern=params.count.pattern,
+        special_tokens=asked.special_tokens,
+        sizes=sizes,
+        goal=goal,
+        turns=turns,
+        ratio=parity.ratio,
+        threads=memory.own_threads,
+    )
+
+
+def parity_report(parity: Parity, by: str, found: Sequence[GroupTokens]) -> dict[str, Any]:
+    """The entry of training.json. The Gini coefficient is over the tokens of the dev files, or else over the tokens per byte times
+    the ratio: 0 if all groups are served alike."""
+
+    def cost(one: GroupTokens, n_tokens: int) -> float:
+        if parity.dev is not None:
+            return n_tokens
+        return n_tokens / max(one.n_bytes, 1) * (1.0 if parity.ratio is None else parity.ratio[one.name])
+
+    def rounded(n_tokens: Sequence[int]) -> float | None:
+        value = gini([cost(one, n) for one, n in zip(found, n_tokens, strict=True)])
+        return None if value is None else round(value, 6)
+
+    return {
+        "by": by,
+        "measured": "counts" if parity.dev is None else "dev",
+        "gini_plain": rounded([one.n_tokens_plain for one in found]),
+        "gini": rounded([one.n_tokens for one in found]),
+        "groups": {
+            one.name: {"text_bytes": one.n_bytes, "n_tokens_plain": one.n_tokens_plain, "n_tokens": one.n_tokens}
+            for one in found
+        },
+    }
+
+
+def parity_line(report: Mapping[str, Any]) -> str:
+    """What train-vocab prints of the entry in training.json."""
+    plain, own = report["gini_plain"], report["gini"]
+    n_groups = len(report["groups"])
+    if own is None:
+        return f"train-vocab: parity: {n_groups} group by {report['by']}; two or more can be served alike."
+    return (
+        f"train-vocab: parity: {n_groups} groups by {report['by']}; the Gini coefficient of their tokens is {own:.4f}, and "
+        f"{plain:.4f} with plain BPE of the same size."
+    )
+
+
+def _path(shard: Shard) -> Path:
+    if not isinstance(shard.path, Path):
+        raise ParamsError("train_vocab.parity.dev", f"found {shard.name}; expected files of this machine.", "Copy it.")
+    return shard.path
+
+
+def _n_bytes(counts: pa.Table) -> int:
+    import pyarrow.compute as pc
+
+    n_bytes = pc.binary_length(counts["pretoken"]).cast("uint64")
+    return pc.sum(pc.multiply_checked(n_bytes, counts["count"])).as_py() or 0
