@@ -36,6 +36,7 @@ __all__ = [
     "split",
     "splitter",
     "train",
+    "train_parity",
 ]  # fmt: skip
 
 CODE_HASH: str
