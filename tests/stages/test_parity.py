@@ -79,6 +79,18 @@ def test_a_source_or_a_folder_is_a_group_and_parallel_text_measures_it(tmp_path:
     assert report["parity"]["measured"] == "dev"
 
 
+def test_a_folder_that_is_renamed_or_has_the_file_of_another_one_is_a_group_of_its_own(tmp_path: Any) -> None:
+    project = made(tmp_path, "sources")
+    raw = project.root / "data/raw"
+    (raw / "two/0.jsonl").write_bytes((raw / "one/0.jsonl").read_bytes())
+    assert cli(project, "build").returncode == 0
+    groups = groups_of(project)
+    assert [*groups] == ["one", "two"] and groups["one"].equals(groups["two"])
+    (raw / "two").rename(raw / "zwei")
+    assert cli(project, "build").returncode == 0
+    assert [*groups_of(project)] == ["one", "zwei"]
+
+
 @pytest.mark.parametrize(
     ("by", "parity", "rows", "words"),
     [

@@ -164,8 +164,16 @@ class TrainVocab(Record):
 
     @field_validator("forbid")
     @classmethod
-    def _compile(cls, forbid: list[str]) -> list[str]:
+    def _compile(cls, forbid: list[str], info: ValidationInfo) -> list[str]:
+        if forbid and info.data.get("trim"):
+            raise ValueError(
+                f"found together with trim: {forbid}; allowed: only with trim: null, since trimming learns nothing"
+            )
         for pattern in forbid:
+            if re.search(r"\[[^\]]*[^\x00-\x7f]", pattern):
+                raise ValueError(
+                    f"found {pattern!r}; allowed in [...]: ASCII alone, since it matches bytes. Write (?:é|à) for others"
+                )
             try:
                 re.compile(pattern.encode())
             except (re.error, UnicodeEncodeError) as error:

@@ -31,7 +31,7 @@ from tokenmill.pipeline.unit_drops import drop_lists
 from tokenmill.pretokenizers.json_steps import pre_tokenizer_of
 from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.rounds import Round, Stage, do
-from tokenmill.stages.count_groups import refuse_groups
+from tokenmill.stages.count_groups import refuse_groups, refuse_many
 from tokenmill.stages.count_sums import SCRATCH_PREFIX, PartialCounts, part_name, partition_sums, sums_of
 from tokenmill.stages.count_units import CountFacts, CountTask, count_keys, groups_of
 from tokenmill.storage.atomic import write_atomic, write_directory
@@ -82,6 +82,7 @@ def count(project: Project, output: Path) -> Stage:
             of_group: dict[str, list[Run]] = {}
             for i, weight, name, _, one in _files(tasks, done, by_weight):
                 of_group.setdefault(name, []).append(Run.of_parquet(one.folder / part_name(i), weight))
+            refuse_many(of_group, params.by)
             groups = directory / Path(COUNTS_GROUPS_DIRECTORY).name
             write_groups(groups, params.by, of_group, scratch, kept_bytes, params.count_min)
     if dropped.n_distinct:

@@ -1,6 +1,6 @@
 """count.by: the groups of documents whose pre-tokens are also counted by themselves."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -56,9 +56,9 @@ def groups_in(unit: Unit, batch: Batch, by: str | None) -> Iterator[tuple[int, s
             yield piece, name.as_py(), one.texts.filter(pc.equal(one.ids, name))
 
 
-def refuse_many(n_groups: int, by: str | None) -> None:
+def refuse_many(names: Collection[str], by: str | None) -> None:
     """Raises ParamsError for more than GROUPS_MAX groups."""
-    if n_groups > GROUPS_MAX:
+    if len(names) > GROUPS_MAX:
         raise ParamsError(
             "count.by",
             f"{by!r} has more than {GROUPS_MAX:,} values; expected a few, such as languages.",

@@ -7,20 +7,20 @@ from pathlib import Path
 import msgspec
 
 from tokenmill.config.source_params import Source
-from tokenmill.config.training_params import Count
+from tokenmill.config.training_params import BY_SOURCES, Count
 from tokenmill.console import Advance
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.provenance import Samples
 from tokenmill.corpus.quarantine import LeftOut, left_out
-from tokenmill.corpus.units import Unit
+from tokenmill.corpus.units import Unit, source_name
 from tokenmill.counts.counter import Counter
 from tokenmill.counts.table import write_batches
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.unit_content import content
 from tokenmill.rounds import Task
-from tokenmill.stages.count_groups import groups_in, reading_of, refuse_many
+from tokenmill.stages.count_groups import GROUPS_MAX, groups_in, reading_of, refuse_many
 from tokenmill.stages.count_sums import SCRATCH_PREFIX, part_name
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
@@ -68,14 +68,14 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
         """Writes the counts (see Task)."""
         assert self.unit is not None
         unit, by = self.unit, self.params.by
-        kept_mb = max(1, self.kept_mb // (len(self.groups) if by is None else _COUNTERS_EXPECTED))
         pieces_of = {piece: i for i, pieces in enumerate(self.groups) for piece in pieces}
         with scratch_directory(self.scratch, SCRATCH_PREFIX) as own_scratch:
             counters: dict[tuple[int, str], Counter] = {}
 
             def counter_of(place: tuple[int, str]) -> Counter:
                 if place not in counters:
-                    refuse_many(len(counters) + 1, by)
+                    refuse_many({place[1], *(name for _, name in counters)}, by)
+                    kept_mb = self._kept_mb(unit, len(counters))
                     counters[place] = Counter(self.params.pattern, kept_mb, threads=1, spill_directory=own_scratch)
                 return counters[place]
 
@@ -99,6 +99,16 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
                 write_batches(counters[place].batches(), folder / part_name(i))
         return CountFacts(n_documents, text_bytes, left_out(documents.left), places)
 
+    def _kept_mb(self, unit: Unit, n_counters: int) -> int:
+        """The memory of one more counter. Groups of a column are not known before, so the first ones share half of the memory, and
+        all that may follow the other half."""
+        if self.params.by is None:
+            return max(1, self.kept_mb // len(self.groups))
+        if self.params.by == BY_SOURCES:
+            names = {(i, source_name(unit.pieces[piece].shard)) for i, some in enumerate(self.groups) for piece in some}
+            return max(1, self.kept_mb // len(names))
+        return max(1, self.kept_mb // 2 // (_COUNTERS_EXPECTED if n_counters < _COUNTERS_EXPECTED else GROUPS_MAX))
+
 
 def count_keys(
     units: Sequence[Unit],
@@ -118,6 +128,7 @@ def count_keys(
             stage="count",
             content=content(unit, with_rows=False),
             groups=list(by_weight[unit.name].values()),
+            of_groups=[source_name(piece.shard) for piece in unit.pieces] if params.by == BY_SOURCES else None,
             drop=drops[unit.name].as_key(),
             source=unit.source.reading.as_key(),
             **decides,

@@ -1,6 +1,7 @@
 """train-vocab: counts of pre-tokens → tokenizer, learned or trimmed; or imports a published tokenizer."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,11 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
     asked, pattern = params.train_vocab, params.count.pattern
     base = base_of(root, asked, pattern)
     table = counted / Path(COUNTS_FILE).name
-    _check_fits(table, memory)
     provenance = read_provenance(counted / Path(PROVENANCE_FILE).name)
     folder = counted / Path(COUNTS_GROUPS_DIRECTORY).name
     groups = read_groups(folder) if asked.parity else None
+    of_groups = [groups.path(folder, name) for name in groups.names] if groups else []
+    _check_fits([table, *of_groups], memory)
     task: Task[LearnFacts]
     if base and asked.trim:
         task = trim_task(root, asked.trim, table, base, memory.own_threads)
@@ -177,16 +179,19 @@ def base_of(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer | 
     return base
 
 
-def _check_fits(path: Path, memory: Memory) -> None:
-    """Raises CountsError before reading the counts if training on them would take more memory than a build may use."""
-    metadata = open_parquet(path).metadata
-    pretokens = [metadata.row_group(i).column(0).total_uncompressed_size for i in range(metadata.num_row_groups)]
-    n_bytes = sum(pretokens) - _LENGTH_BYTES * metadata.num_rows
+def _check_fits(tables: Sequence[Path], memory: Memory) -> None:
+    """Raises CountsError before reading the counts if training on them would take more memory than a build may use. `tables`: the
+    counts of all documents, and those of groups."""
+    n_bytes = n_rows = 0
+    for metadata in (open_parquet(path).metadata for path in tables):
+        pretokens = [metadata.row_group(i).column(0).total_uncompressed_size for i in range(metadata.num_row_groups)]
+        n_bytes += sum(pretokens) - _LENGTH_BYTES * metadata.num_rows
+        n_rows += metadata.num_rows
     needed_mb = memory.base_mb + int(n_bytes * _MEMORY_PER_BYTE / 1e6)
     if needed_mb > memory.mb_max:
         raise CountsError(
-            path,
-            f"to learn from {metadata.num_rows:,} distinct pre-tokens of {n_bytes / 1000000.0:,.0f} MB together "
+            tables[0],
+            f"to learn from {n_rows:,} distinct pre-tokens of {n_bytes / 1000000.0:,.0f} MB together "
             f"takes about {needed_mb:,} MB; run.memory_mb_max allows {memory.mb_max:,}.",
             "Raise it, or raise count.count_min, which drops rare pre-tokens.",
         )

@@ -21,11 +21,14 @@ from tokenmill.counts.counter import Counter
 from tokenmill.counts.groups import Groups
 from tokenmill.counts.table import read_counts
 from tokenmill.errors import ParamsError
+from tokenmill.layout import SCRATCH_DIRECTORY
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.memory import Memory
 from tokenmill.report.measures import gini
 from tokenmill.rounds import Task
-from tokenmill.stages.train_vocab_learn import GroupTokens, LearnFacts
+from tokenmill.stages.count_sums import SCRATCH_PREFIX
+from tokenmill.stages.train_vocab_learn import GroupTokens, LearnFacts, goal_of
+from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import Goal, Running, learn
@@ -36,7 +39,8 @@ from tokenmill_reader.regular_files import sha256_file
 
 class ParityTask(Task[LearnFacts], frozen=True, kw_only=True):
     """Learns tokenizers of several sizes from counts by group. `table`: the counts of all documents. `groups`: the counts of each
-    group. `dev`: the files with its text of the same content, and how they are read. `sizes`: the largest first."""
+    group. `dev`: the files with its text of the same content, and how they are read. `sizes`: the largest first. `kept_mb`,
+    `scratch`: for the counts of `dev`, see CountTask."""
 
     table: Path
     groups: Mapping[str, Path]
@@ -50,6 +54,8 @@ class ParityTask(Task[LearnFacts], frozen=True, kw_only=True):
     turns: Turns
     ratio: Mapping[str, float] | None
     threads: int
+    kept_mb: int
+    scratch: Path
 
     def run(self, folder: Path, advance: Advance) -> LearnFacts:
         """Writes a tokenizer.json for each size (see Task)."""
@@ -79,11 +85,12 @@ class ParityTask(Task[LearnFacts], frozen=True, kw_only=True):
         return LearnFacts(learned.n_merges, learned.last_count, self._n_tokens(own, counts), groups=found)
 
     def _counted(self, shards: Sequence[Shard]) -> pa.Table:
-        counter = Counter(self.pattern, threads=self.threads)
-        for shard in shards:
-            for batch in read_batches(shard, self.reading, limits=self.limits):
-                counter.update(batch.texts)
-        return counter.finish()
+        with scratch_directory(self.scratch, SCRATCH_PREFIX) as own_scratch:
+            counter = Counter(self.pattern, self.kept_mb, threads=self.threads, spill_directory=own_scratch)
+            for shard in shards:
+                for batch in read_batches(shard, self.reading, limits=self.limits):
+                    counter.update(batch.texts)
+            return counter.finish()
 
     def _n_tokens(self, tokenizer: Tokenizer, counts: pa.Table) -> int:
         return int(ids_in_counts(tokenizer, counts, self.threads).sum())
@@ -96,7 +103,7 @@ def parity_task(
     Raises ParamsError, and CorpusError for a glob without files."""
     asked, parity = params.train_vocab, params.train_vocab.parity
     assert parity is not None
-    goal = Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to)
+    goal = goal_of(asked)
     turns = Turns(parity.global_merges, parity.window)
     sizes = [asked.vocab_size, *asked.vocab_sizes]
     paths = {name: groups.path(folder, name) for name in groups.names}
@@ -111,7 +118,10 @@ def parity_task(
         code=code_digest("train-vocab"),
         counts=sha256_file(table),
         groups={name: sha256_file(path) for name, path in paths.items()},
-        dev=dev and {name: [sha256_file(_path(shard)) for shard in shards] for name, shards in dev.items()},
+        dev=dev
+        and {
+            name: [(shard.kind.suffix, sha256_file(_path(shard))) for shard in shards] for name, shards in dev.items()
+        },
         reading=provenance.source().reading.as_key(),
         pattern=params.count.pattern,
         special_tokens=asked.special_tokens,
@@ -135,6 +145,8 @@ def parity_task(
         turns=turns,
         ratio=parity.ratio,
         threads=memory.own_threads,
+        kept_mb=memory.kept_mb,
+        scratch=root / (params.run.spill_directory or SCRATCH_DIRECTORY),
     )
 
 
@@ -145,10 +157,10 @@ def parity_report(parity: Parity, by: str, found: Sequence[GroupTokens]) -> dict
     def cost(one: GroupTokens, n_tokens: int) -> float:
         if parity.dev is not None:
             return n_tokens
-        return n_tokens / max(one.n_bytes, 1) * (1.0 if parity.ratio is None else parity.ratio[one.name])
+        return n_tokens / one.n_bytes * (1.0 if parity.ratio is None else parity.ratio[one.name])
 
     def rounded(n_tokens: Sequence[int]) -> float | None:
-        value = gini([cost(one, n) for one, n in zip(found, n_tokens, strict=True)])
+        value = gini([cost(one, n) for one, n in zip(found, n_tokens, strict=True) if one.n_bytes])
         return None if value is None else round(value, 6)
 
     return {

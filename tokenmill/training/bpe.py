@@ -80,7 +80,7 @@ class Learned:
     """The result of a training: a tokenizer for each requested size, in the order of the request, and figures of the run.
 
     `last_count`: the count of the last merged pair. `n_text_tokens`: the number of tokens in the counted text, encoded with
-    the largest of the tokenizers. `n_refused`: the tokens that `Goal.forbid` kept out.
+    the largest of the tokenizers. `n_refused`: the tokens that `Goal.forbid` refused in all trainings.
     """
 
     tokenizers: list[Tokenizer]
