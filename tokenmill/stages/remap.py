@@ -74,7 +74,8 @@ class _Job(NamedTuple):
 
 
 def remap(dataset: Path, tokenizer: Path, directory: Path, own: Path | None, threads: int) -> Remapped:
-    """Writes the dataset, its tables and its quarantine into folders of a new `directory`, with the tokenizer beside them.
+    """Writes the dataset, its tables and its quarantine into folders of a new `directory`, with the tokenizer beside them. The
+    directory appears whole or not at all.
 
     `dataset`: its folder, with the tables beside it. `tokenizer`: the folder or file of a tokenizer that was trimmed from that of
     the dataset. `own`: the dataset's own tokenizer; None: the folder beside it. Raises ParamsError for a dataset that cannot be
@@ -85,16 +86,16 @@ def remap(dataset: Path, tokenizer: Path, directory: Path, own: Path | None, thr
     old = own_tokenizer(dataset, own, manifest.tokenizer_digest)
     folder, new = tokenizer_of(dataset, tokenizer)
     remapping = Remapping(old, new)
-    directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="tokenmill-remap-", dir=directory) as scratch:
-        store = UnitStore(Path(scratch))
-        job = _Job(manifest, dataset, new, remapping, directory, threads, store)
-        done = Driver(Path(scratch), store).run(_remapped(job), Threads(threads))
-    with write_directory(directory / Path(TOKENIZER_DIRECTORY).name) as partial:
-        if folder.is_dir():
-            shutil.copytree(folder, partial, dirs_exist_ok=True)
-        else:
-            new.save(partial)
+    with write_directory(directory.absolute()) as whole:
+        with tempfile.TemporaryDirectory(prefix="tokenmill-remap-", dir=whole) as scratch:
+            store = UnitStore(Path(scratch))
+            job = _Job(manifest, dataset, new, remapping, whole, threads, store)
+            done = Driver(Path(scratch), store).run(_remapped(job), Threads(threads))
+        with write_directory(whole / Path(TOKENIZER_DIRECTORY).name) as partial:
+            if folder.is_dir():
+                shutil.copytree(folder, partial, dirs_exist_ok=True)
+            else:
+                new.save(partial)
     return done
 
 
