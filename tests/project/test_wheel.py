@@ -144,7 +144,7 @@ def test_a_wheel_brings_one_package_that_builds_a_project(tmp_path: Path) -> Non
         for path in (REPOSITORY / folder / package).rglob("*")
         if path.is_file()
     }
-    inside = {path for path in inside if not path.endswith((".pyc", ".so"))}
+    inside = {path for path in inside if "__pycache__" not in path and not path.endswith(".so")}
     assert {name for name in names if ".dist-info/" not in name and not name.endswith(".so")} == inside
     python, project = bare_environment(tmp_path / "bare", wheel), Project(tmp_path)
     alone = {"PATH": f"{python.parent}:/usr/bin:/bin", "PYTHONPATH": "", "PREFECT_HOME": str(tmp_path / "prefect")}
