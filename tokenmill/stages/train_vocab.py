@@ -129,10 +129,8 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
     form = Form(tokenizers[0], "", {name: text for name, text in names.items() if text is not None})
     if card.llama_cpp is not None:
         say(f"train-vocab: {card.llama_cpp}")
-    if n_settings := len(settings_of(form)):
-        say(
-            f"train-vocab: for transformers, `tokenmill check {TOKENIZER_DIRECTORY}` names {n_settings} settings to mind"
-        )
+    if settings_of(form):
+        say(f"train-vocab: for transformers, see `tokenmill check {TOKENIZER_DIRECTORY}`")
     return StageSummary("train-vocab", "run", text_mb=report["text_bytes"] / 1e6, n_tokens=n_tokens)
 
 
