@@ -77,7 +77,7 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
     tokenizers = [Tokenizer.load(done.folder / name) for name in sorted(done.files)]
     counts = read_counts(table)
     report = _report(counts, tokenizers[0], done.facts)
-    if asked.forbid and not asked.trim:
+    if asked.forbid:
         report["n_refused"] = done.facts.n_refused
         say(f"train-vocab: train_vocab.forbid refused {done.facts.n_refused:,} tokens")
     if base and asked.trim:
