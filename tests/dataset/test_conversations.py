@@ -156,7 +156,7 @@ def test_units_of_conversations_are_taken_over_from_a_dataset(
         f"data/tables/{DOCUMENTS_FILE}": tmp_path / "tables" / DOCUMENTS_FILE,
     } | {f"data/tokens/{unit.file}": unit.tokens for unit in units}
     store = UnitStore(tmp_path)
-    assert take_over(store, {shard.unit for shard in shards}, files, 1) == 2
+    assert take_over(store, {shard.unit: () for shard in shards}, files, 1) == 2
     for unit, shard in zip(units, shards, strict=True):
         done = store.find(shard.unit, EncodeFacts)
         assert done is not None

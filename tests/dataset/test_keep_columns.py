@@ -4,6 +4,7 @@ import datetime
 import gzip
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.builders.teams import build, cli
+from tests.builders.teams import build, cli, make_team
 from tests.conftest import REPOSITORY, Project, make_project
 from tokenmill.config.load_params import load_params
 from tokenmill.config.source_params import _OF_THE_INDEX
@@ -23,7 +24,7 @@ from tokenmill.corpus.reader import read_batches
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.corpus.units import Piece, Unit
 from tokenmill.dataset.document_index import index_schema
-from tokenmill.dataset.kept_columns import KeptColumns, kept_types, kept_values, names_of
+from tokenmill.dataset.kept_columns import KeptColumns, kept_again, kept_types, kept_values, names_of, write_kinds
 from tokenmill.errors import CorpusError, ParamsError
 
 NAMES = ("lang", "stars", "score", "is_fork")
@@ -68,7 +69,7 @@ def kept(unit: Unit, folder: Path) -> dict[str, list[Any]]:
         for batch in read_batches(piece.shard, unit.source.reading):
             pieces = pa.repeat(pa.scalar(i, pa.int32()), len(batch.texts))
             found.append(columns.of(replace(batch, pieces=pieces)))
-    columns.write_kinds(folder)
+    write_kinds(columns.kinds, folder)
     types = kept_types([folder])
     values = kept_values(pa.concat_arrays(found), names_of(folder), types, sum(map(len, found)))
     return {name: one.to_pylist() for name, one in values.items()}
@@ -97,6 +98,27 @@ def test_integers_and_fractions_of_several_files_are_numbers_and_nulls_alone_are
     write(tmp_path / "in/b.jsonl", [{"id": "b", "text": "u", "n": 0.5, "m": None}])
     assert kept(unit_of(tmp_path / "in", ("n", "m")), tmp_path) == {"n": [1.0, 0.5], "m": [None, None]}
     assert kept_types([tmp_path]) == {"n": pa.float64(), "m": pa.string()}
+
+
+def test_values_are_restored_from_the_index_of_the_dataset(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in/x.jsonl", ROWS)
+    unit = unit_of(tmp_path / "in", NAMES)
+    columns = KeptColumns(unit, UNBOUNDED)
+    (batch,) = read_batches(unit.pieces[0].shard, unit.source.reading)
+    values = columns.of(batch)
+    table = pa.table(
+        {"shard": ["x.jsonl"] * 3, **kept(unit, tmp_path)}, pa.schema([("shard", pa.string()), *TYPES.items()])
+    )
+    assert kept_again(table, NAMES) == (values, columns.kinds)
+
+
+def test_whole_numbers_of_a_column_of_fractions_are_not_restored_since_they_may_be_integers() -> None:
+    table = pa.table({"shard": ["x.jsonl"] * 3, "n": [1.0, None, 3.0], "m": [0.5, 3.0, None]})
+    assert kept_again(table, ["n"]) is None
+    assert kept_again(table, ["n", "m"]) is None
+    found = kept_again(table, ["m"])
+    assert found is not None and found.kinds == {"m": {"number": "x.jsonl"}}
 
 
 @pytest.mark.parametrize(
@@ -214,6 +236,28 @@ def test_a_build_keeps_columns_through_dropping_and_splits_and_verify_derives_th
     project.set(source__keep_columns=[])
     build(project)
     assert project.outputs() == before
+
+
+@pytest.mark.slow
+def test_a_clone_with_the_dataset_takes_over_units_with_kept_columns(project: Project) -> None:
+    project.set(source__keep_columns=["stars", "lang"], source__unit_bytes_min=0)
+    build(project)
+    shutil.copytree(project.root / "data/tokenizer", project.root / "kept")
+    project.set(tokenizer={"from": "kept"})
+    team = make_team(project)
+    project.dvc("push")
+    clone = team.clone("clone")
+    clone.dvc("pull")
+    for one in (project, clone):
+        row = {"id": "new", "text": "text", "lang": None, "stars": None}
+        write(one.root / "data/raw/new.jsonl", [row])
+    done = build(clone)
+    assert "encode: 3 units taken over from the dataset" in done.stderr
+    build(project)
+    for folder in ("tokens", "tables"):
+        ours, others = (sorted((one.root / "data" / folder).rglob("*.*")) for one in (project, clone))
+        assert [path.read_bytes() for path in ours] == [path.read_bytes() for path in others]
+    assert index_of(clone)[0]["stars"] == 0
 
 
 @pytest.mark.slow

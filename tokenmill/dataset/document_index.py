@@ -17,7 +17,7 @@ from tokenmill.corpus.dropped import Starts
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.text_digests import text_digests, text_keys
 from tokenmill.dataset.group_keys import Groups
-from tokenmill.dataset.kept_columns import KEPT, KeptColumns, kept_values, names_of
+from tokenmill.dataset.kept_columns import KEPT, KeptAgain, KeptColumns, kept_values, names_of, write_kinds
 from tokenmill.dataset.splits import split_of
 from tokenmill.errors import ValidationError
 from tokenmill.formats.batches import even_batches
@@ -120,7 +120,7 @@ def unit_index(
 
         yield add
     if kept is not None:
-        kept.write_kinds(path.parent)
+        write_kinds(kept.kinds, path.parent)
 
 
 class _Messages(msgspec.Struct):
@@ -254,16 +254,20 @@ def places_of(piece: pa.Array, row: pa.Array, pieces: Starts) -> dict[str, pa.Ar
     return {"shard": shards.take(piece), "row": pc.add(row, _first_rows(pieces).take(piece))}
 
 
-def unit_of_index(rows: pa.Table, path: Path, pieces: Starts) -> None:
+def unit_of_index(rows: pa.Table, path: Path, pieces: Starts, kept: KeptAgain | None = None) -> None:
     """Restores the index of a unit from its rows in the dataset's index. `pieces`: the shard and first row of each of its
-    pieces."""
+    pieces. `kept`: the values of `keep_columns`, if the index is to have them, with their kinds beside it."""
     names = rows.schema.names
-    more = [*_OF_CONVERSATIONS * ("n_trained" in names), *[_GROUP] * ("group" in names)]
+    more = [*_OF_CONVERSATIONS * ("n_trained" in names), *[_GROUP] * ("group" in names), *[KEPT] * (kept is not None)]
     shape = pa.schema([rows.schema.field("id"), *_OF_A_UNIT, *more])
     piece = pc.index_in(rows["shard"], pa.array([shard for shard, _ in pieces])).cast(pa.int32())
     row = pc.subtract(rows["row"], _first_rows(pieces).take(piece))
     rows = rows.set_column(rows.schema.get_field_index("row"), "row", row)
-    table = rows.append_column("piece", piece).select(shape.names).cast(shape)
+    rows = rows.append_column("piece", piece)
+    if kept is not None:
+        rows = rows.append_column(KEPT, kept.values)
+        write_kinds(kept.kinds, path.parent)
+    table = rows.select(shape.names).cast(shape)
     with naming(path), pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, shape) as writer:
         writer.write_table(table)
 

@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tokenmill.config.sources import Reading
+from tokenmill.config.sources import DocumentSource, Reading
+from tokenmill.corpus.kept_values import maker_of_values
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.units import Unit
@@ -37,7 +39,7 @@ class KeptColumns:
         names = unit.source.keep_columns
         self.kinds: Kinds = {name: {} for name in names}
         self._unit = unit
-        reading: Reading = replace(unit.source.reading, id_column=None, conversations=None, kept=names)
+        reading = kept_reading(unit.source)
         advice = f"Set {unit.source.section}.keep_columns to columns that every document has, or to []."
         self._beside = Beside(unit, reading, _values, limits, ", ".join(map(repr, names)), "", advice)
 
@@ -50,15 +52,21 @@ class KeptColumns:
                     kinds[kind] = self._unit.pieces[batch.piece(i)].shard.name
         return found
 
-    def write_kinds(self, folder: Path) -> None:
-        """Writes the kinds of all values that were read."""
-        with write_atomic(folder / KINDS_FILE) as path:
-            path.write_bytes(msgspec.json.encode(self.kinds))
-
 
 def kept_of(unit: Unit, limits: Limits) -> KeptColumns | None:
     """Reads the kept columns of a unit; None if its source keeps none."""
     return KeptColumns(unit, limits) if unit.source.keep_columns else None
+
+
+def kept_reading(source: DocumentSource) -> Reading:
+    """How the kept columns of a source are read."""
+    return replace(source.reading, id_column=None, conversations=None, kept=source.keep_columns)
+
+
+def write_kinds(kinds: Kinds, folder: Path) -> None:
+    """Writes the kinds of a unit's values into its folder."""
+    with write_atomic(folder / KINDS_FILE) as path:
+        path.write_bytes(msgspec.json.encode(kinds))
 
 
 def kept_types(folders: Iterable[Path]) -> dict[str, pa.DataType]:
@@ -106,6 +114,29 @@ def kept_values(
             plain = [None if one is None else float(one) for one in plain]
         columns[name] = pa.array(plain, types[name])
     return columns
+
+
+class KeptAgain(NamedTuple):
+    """The kept values of a unit's documents, as KeptColumns gives them, and their kinds."""
+
+    values: pa.LargeStringArray
+    kinds: Kinds
+
+
+def kept_again(rows: pa.Table, names: Sequence[str]) -> KeptAgain | None:
+    """Restores the values of columns of a unit from its rows in the dataset's index. None if a column has only whole numbers as
+    floating-point numbers: the unit's own may be integers, which became such numbers beside a fraction of another unit."""
+    kinds: Kinds = {name: {} for name in names}
+    for name in names:
+        column = rows[name].drop_null()
+        if pa.types.is_floating(column.type) and len(column) and pc.all(pc.equal(column, pc.trunc(column))).as_py():
+            return None
+        if len(column):
+            kind = next(kind for kind, type in _TYPES.items() if type == column.type)
+            kinds[name][kind] = rows["shard"].filter(pc.is_valid(rows[name]))[0].as_py()
+    make = maker_of_values(tuple(names)).make
+    values = zip(*(rows[name].to_pylist() for name in names), strict=True)
+    return KeptAgain(pa.array([make(row).json for row in values], pa.large_string()), kinds)
 
 
 def names_of(folder: Path) -> list[str]:

@@ -16,6 +16,7 @@ from tokenmill.corpus.quarantine import QUARANTINE_FILE, LeftOut, left_out, read
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import read_index, unit_of_index
 from tokenmill.dataset.entries import InputRows, OutputShard
+from tokenmill.dataset.kept_columns import kept_again
 from tokenmill.dataset.manifest import Manifest, read_manifest_file
 from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
@@ -99,8 +100,9 @@ def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
     )
 
 
-def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], workers: int) -> int:
-    """Copies units from an earlier dataset into the unit store. `keys`: the units to look for. Returns how many were copied.
+def take_over(store: UnitStore, keys: Mapping[str, Sequence[str]], files: Mapping[str, Path], workers: int) -> int:
+    """Copies units from an earlier dataset into the unit store. `keys`: the units to look for, with the columns that each keeps in
+    the document index. Returns how many were copied.
 
     `files`: the paths in DVC's cache of the files of the dataset, its tables and its quarantine, by their names relative to the
     project's folder. Each file is checked against the manifest. A file that does not match its own name in DVC's cache either is
@@ -123,7 +125,9 @@ def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], worke
         digest = shard.tokens_sha256
         if index is None or some is None or without is None or path is None or digest is None:
             return False
-        if not _is_whole(path, shard.sha256):
+        names, rows = keys[shard.unit], index[shard.name]
+        kept = kept_again(rows, names) if names else None
+        if (names and kept is None) or not _is_whole(path, shard.sha256):
             return False
         facts = EncodeFacts(
             piece_documents=[rows.n_documents for rows in shard.rows],
@@ -141,7 +145,7 @@ def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], worke
         with store.new(shard.unit) as partial:
             link(path, partial / TOKENS_FILE)
             _count(path, manifest.id_max, partial / UNIT_COUNTS_FILE)
-            unit_of_index(index[shard.name], partial / UNIT_INDEX_FILE, shard.pieces)
+            unit_of_index(rows, partial / UNIT_INDEX_FILE, shard.pieces, kept)
             write_left(some, partial)
             write_unit_dropped(without, partial)
             store.keep(shard.unit, partial, facts)

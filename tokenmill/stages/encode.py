@@ -1,7 +1,7 @@
 """encode: documents and tokenizer → token dataset."""
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -82,12 +82,8 @@ def _encode_units(
     keys = encode_keys(units, params, encoder, drops)
     keys_of_others = [(one, encode_keys(units, params, one, drops)) for one in others]
     force = project.force and is_forced
-    lacking = set(keys.values()) - (set() if force else project.store.keys())
-    keeps_columns = any(
-        one.keep_columns for one in project.sources.values()
-    )  # a dataset has these in another form than units
-    if lacking and not force and not params.vocab_sizes and not keeps_columns:
-        _take_over(project, lacking)
+    if not force and not params.vocab_sizes:
+        _take_over(project, {keys[unit.name]: unit.source.keep_columns for unit in units})
     tasks = [
         EncodeTask(
             name=unit.name,
@@ -114,10 +110,12 @@ def _is_within_limits(source: Source, facts: EncodeFacts) -> bool:
     return facts.left.fits(source)
 
 
-def _take_over(project: Project, lacking: Set[str]) -> None:
-    """Adds units that the store lacks from the dataset in dvc.lock. After `dvc pull` in a new clone, these are all units."""
-    files = project.recorded("encode")
-    if n := take_over(project.store, lacking, files, project.memory.own_threads):
+def _take_over(project: Project, keys: Mapping[str, Sequence[str]]) -> None:
+    """Adds units that the store lacks from the dataset in dvc.lock. After `dvc pull` in a new clone, these are all units. `keys`:
+    see take_over."""
+    there = project.store.keys()
+    lacking = {key: names for key, names in keys.items() if key not in there}
+    if lacking and (n := take_over(project.store, lacking, project.recorded("encode"), project.memory.own_threads)):
         say(f"encode: {n:,} units taken over from the dataset that dvc.lock records")
 
 
