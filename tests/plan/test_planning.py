@@ -169,6 +169,23 @@ def test_file_sets_of_an_encoded_corpus_are_tried_on_a_sample_and_those_of_a_fin
     assert plan_of(project).ranges["sets_bytes"] == exactly(n_bytes)
 
 
+def test_the_columns_that_the_document_index_keeps_are_in_the_plan(project: Project) -> None:
+    shutil.rmtree(project.root / "data/raw")
+    (project.root / "data/raw").mkdir()
+    rng = random.Random(0)
+    rows = [{"id": f"{i}", "text": text, "note": rng.randbytes(500).hex()} for i, text in enumerate(texts_of(2000, 2))]
+    pq.write_table(pa.Table.from_pylist(rows), project.root / "data/raw/a.parquet", row_group_size=100)
+    project.set(source__keep_columns=["note"], source__on_bad_document="quarantine")
+    sampled: list[dict[str, int]] = [{}, {"read_bytes": 500_000, "work_bytes": 500_000}]
+    for sizes in sampled:
+        assert plan_of(project, seed=1, **sizes).ranges["disk_bytes"].low > 2 * 500 * len(rows)
+    assert project.cli("plan").returncode == 0
+    project.build()
+    done = project.cli("plan", "--outcome", "--json")
+    found = {row["quantity"]: row for row in json.loads(done.stdout)["result"]["rows"]}
+    assert found["disk_bytes"]["is_inside"], found["disk_bytes"]
+
+
 def test_a_budget_that_can_only_be_a_slip_is_refused_by_the_plan(project: Project) -> None:
     project.write("web/a.jsonl", texts_of(20, 0))
     project.set(encode__formats=["arrow"])

@@ -132,9 +132,9 @@ def _disk(known: _Known) -> tuple[Estimate, Estimate]:
         index_bytes = sample.index_bytes / max(sample.n_documents, 1)
         index = dataset["documents"].without(work.finished.documents) * around(index_bytes, index_bytes * 0.1)
         tables = sample.id_counts_bytes * len(sample.strata) + _ID_BYTES * sample.id_max
-        of_units = 2 * sample.id_counts_bytes * (stages["encode"].n_units_todo or 0)  # validate has them too
+        of_units = sample.id_counts_bytes * (stages["encode"].n_units_todo or 0)
         outputs += index + around(tables, tables * 0.2)
-        store += index + around(of_units, of_units * 0.3)
+        store += (index + around(of_units, of_units * 0.3)) * 2  # validate has units of its own with them
     if stages["validate"].would_run:
         outputs += _REPORT_BYTES
     if work.would_run:

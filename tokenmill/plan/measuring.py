@@ -33,6 +33,7 @@ from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.formats.parquet import read_tokens
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.run_task import advance_nothing
+from tokenmill.plan.measuring_kept import measure_kept
 from tokenmill.plan.measuring_sets import NO_SETS, SetRates, measure_sets
 from tokenmill.plan.sampling import BATCH_BYTES, Excerpt, Observed, Reader, SampleSize, Stratum, allot, read_sample
 from tokenmill.plan.work import Distinct, Work
@@ -133,6 +134,10 @@ def take_sample(work: Work, scratch: Path, size: SampleSize) -> Sample | None:
     entry = None if chat is None else chat_entry(project.root, chat, imported if imported.exists() else None)
     encoder = encoder_of(tokenizer, project.params.encode, entry)
     units = _encode(sample, chosen, encoder, project, scratch)
+    kept = measure_kept(_n_documents(chosen), project.memory.limits)
+    sample.index_bytes += kept.n_bytes
+    for stage in ("encode", "validate"):
+        seconds[stage] += kept.seconds / max(sample.text_bytes, 1)
     sample.sets = measure_sets(units, encoder, project, scratch)
     _compare(sample, chosen, encoder, project.params.validate_.sample_documents, scratch)
     return sample
@@ -161,6 +166,14 @@ def _halves(strata: Sequence[Stratum], size: SampleSize) -> tuple[list[_Drawn], 
         halves[0].extend(chosen[::2])
         halves[1].extend(chosen[1::2])
     return halves
+
+
+def _n_documents(some: Sequence[_Drawn]) -> dict[Excerpt, int]:
+    """The number of documents by excerpt."""
+    found: dict[Excerpt, int] = {}
+    for one in some:
+        found[one.excerpt] = found.get(one.excerpt, 0) + len(one.batch.texts)
+    return found
 
 
 def _text_bytes(some: Sequence[_Drawn]) -> int:
