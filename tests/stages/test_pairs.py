@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tokenmill
+from tests.builders.corpora import weigh
 from tests.builders.talks import hold_talks, messages
 from tests.builders.teams import build, cli
 from tests.conftest import Project
@@ -112,6 +113,27 @@ def test_a_cut_never_makes_the_sides_equal(pairs: Project) -> None:
     pairs.set(encode__chat={"template": "chatml", "turns": "pair"})
     done = cli(pairs, "build")
     assert done.returncode == 2 and "2 of 4 pairs lose trained tokens" in done.stderr
+
+
+@pytest.mark.slow
+def test_both_sides_of_a_pair_have_its_source_in_a_shuffled_mixture(pairs: Project) -> None:
+    (pairs.root / "data/raw/a.jsonl").unlink()
+    for source in ("cat", "dog"):
+        (pairs.root / "data/raw" / source).mkdir()
+        some = ({"id": i, "prompt": f"{source}{i}", "chosen": "it sat", "rejected": "no"} for i in range(9))
+        (pairs.root / f"data/raw/{source}/a.jsonl").write_text("".join(json.dumps(one) + "\n" for one in some))
+    weigh(pairs, cat={"epochs": 2}, dog={})
+    pairs.set(encode__shuffle={"seed": 0}, source__id_column=None)
+    build(pairs)
+    tokenizer, dpo = Tokenizer.load(pairs.root / "data/tokenizer"), of_trl(pairs)
+    dataset = tokenmill.open(pairs.root / "data/tokens", format="arrow")
+    assert [one.name for one in dataset.manifest.sources] == ["cat", "dog"]
+    for i, row in enumerate(dpo):
+        source = ["cat", "dog"].index(tokenizer.decode(row["prompt_ids"]).split("user\n")[1][:3])
+        assert row["source_ids"] == dataset.source_ids(i).tolist() == [source, source]
+    assert len(dpo) == 27 and len({row["source_ids"][0] for row in dpo[:9]}) == 2
+    done = cli(pairs, "verify")
+    assert done.returncode == 0, done.stdout
 
 
 def test_splits_and_a_shuffle_keep_pairs_whole(pairs: Project) -> None:
