@@ -4,7 +4,6 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.conversions.forms import Form, id_of, not_merged
 from tokenmill.tokenizer.conversions.llama_cpp_hash import lines_for_converter
 from tokenmill.tokenizer.conversions.pieces import Kind, pieces_of
@@ -34,13 +33,6 @@ def files_of(form: Form) -> dict[str, bytes]:
 
     The layout is that of ggml's docs/gguf.md, version 3: little-endian, here without tensors.
     """
-    if form.tokenizer.model is not None and form.tokenizer.pattern not in PATTERNS:
-        one, two = lines_for_converter(form, "NAME")
-        raise _without_split(
-            form,
-            "Train with one of these, or add the split to llama.cpp's src/llama-vocab.cpp under a NAME, and to "
-            f"get_vocab_base_pre in its conversion/base.py: {one} {two.strip()}.",
-        )
     fields: dict[str, tuple[int, Any]] = {
         "general.architecture": (STRING, "llama"),
         "general.name": (STRING, f"tokenizer {form.tokenizer.digest}"),
@@ -97,7 +89,14 @@ def _byte_level(form: Form, model: Model) -> dict[str, tuple[int, Any]]:
 def _pattern_of(form: Form, model: Model) -> str:
     pre = PATTERNS.get(form.tokenizer.pattern or "")
     if pre is None:
-        raise _without_split(form)
+        one, two = lines_for_converter(form, "NAME")
+        raise form.cannot(
+            "a GGUF of llama.cpp",
+            "pattern",
+            f"it has no split like this one; it has {', '.join(PATTERNS)}",
+            "Train with one of these, or add the split to llama.cpp's src/llama-vocab.cpp under a NAME, and to "
+            f"get_vocab_base_pre in its conversion/base.py: {one} {two.strip()}.",
+        )
     if model.nfc or model.add_prefix_space:
         raise form.cannot("a GGUF of llama.cpp", "normalizer", "it changes no text before it splits it")
     if flagged := [one.text for one in model.added if one.has_flags]:
@@ -107,11 +106,6 @@ def _pattern_of(form: Form, model: Model) -> str:
         how = "as a whole" if takes_whole else "by merges alone"
         raise form.cannot("a GGUF of llama.cpp", "model.ignore_merges", f"it makes tokens such as {token!r:.60} {how}")
     return pre
-
-
-def _without_split(form: Form, fix: str = "") -> TokenizerError:
-    why = f"it has no split like this one; it has {', '.join(PATTERNS)}"
-    return form.cannot("a GGUF of llama.cpp", "pattern", why, fix)
 
 
 def _file(fields: Mapping[str, tuple[int, Any]]) -> Iterator[bytes]:
