@@ -102,6 +102,15 @@ def test_a_folder_stands_for_the_file_of_another_program_in_it(tmp_path: Path, f
     assert read_form(tmp_path / "there").tokenizer.tokens == Tokenizer.load(tmp_path).tokens
 
 
+def test_a_folder_with_the_files_of_several_programs_is_refused(tmp_path: Path) -> None:
+    for format in ("sentencepiece", "gguf"):
+        convert(characters(tmp_path), tmp_path / "there", format)
+    with pytest.raises(
+        TokenizerError, match=r"expected one file .* found tokenizer\.gguf, tokenizer\.model\. Name one"
+    ):
+        read_form(tmp_path / "there")
+
+
 def tekken_file(tmp_path: Path, special: Any) -> Path:
     """A tekken.json of the 256 bytes, ab and, beyond default_vocab_size, a space with ab."""
     tokens = [*(bytes([byte]) for byte in range(256)), b"ab", b" ab"]

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from tokenmill.errors import TokenizerError
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.tokenizer.chat_files import CHAT_TEMPLATE_FILE, DEFAULT, chat_templates_of
 from tokenmill.tokenizer.conversions import gguf, sentencepiece_model, tekken, vocab_merges
@@ -73,10 +74,15 @@ def read_form(source: Path, pattern: str | None = None) -> Form:
 
 
 def _file_of(source: Path) -> Path:
-    """The file of another program in a folder without a tokenizer.json; anything else as it is."""
+    """The file of another program in a folder without a tokenizer.json; anything else as it is. Raises TokenizerError for
+    several such files, which may be of different tokenizers."""
     if not source.is_dir() or (source / TOKENIZER_JSON).is_file():
         return source
-    return next((file for glob in _OTHERS for file in sorted(source.glob(glob))), source)
+    files = sorted(file for glob in _OTHERS for file in source.glob(glob))
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        raise TokenizerError(source, f"expected one file of a tokenizer; found {names}.", f"Name one: {files[0]}.")
+    return files[0] if files else source
 
 
 def loaded(source: Path, pattern: str | None = None) -> Form:
