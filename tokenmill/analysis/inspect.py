@@ -64,7 +64,7 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
         "ignore_merges": bool(document["model"].get("ignore_merges")),
         "special_tokens": tokenizer.special_tokens,
         "oddities": oddities,
-        "elsewhere": warnings_of(form),
+        "elsewhere": [one.what for one in warnings_of(form)],
     }
 
 

@@ -36,7 +36,7 @@ from tokenmill.stages.train_vocab_parity import parity_line, parity_report, pari
 from tokenmill.stages.train_vocab_trim import trim_task
 from tokenmill.storage.atomic import sha256_directory, write_atomic, write_directory
 from tokenmill.summary import StageSummary
-from tokenmill.tokenizer.conversions.elsewhere import settings_of
+from tokenmill.tokenizer.conversions.elsewhere import warnings_of
 from tokenmill.tokenizer.conversions.forms import Form
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import changed_documents
@@ -127,10 +127,8 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
         "pad_token": asked.pad_token,
     }
     form = Form(tokenizers[0], "", {name: text for name, text in names.items() if text is not None})
-    if card.llama_cpp is not None:
-        say(f"train-vocab: {card.llama_cpp}")
-    if settings_of(form):
-        say(f"train-vocab: for transformers, see `tokenmill check {TOKENIZER_DIRECTORY}`")
+    if programs := dict.fromkeys(one.program for one in warnings_of(form)):
+        say(f"train-vocab: for {' and '.join(programs)}, see `tokenmill check {TOKENIZER_DIRECTORY}`")
     return StageSummary("train-vocab", "run", text_mb=report["text_bytes"] / 1e6, n_tokens=n_tokens)
 
 

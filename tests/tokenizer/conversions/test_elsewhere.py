@@ -3,8 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.builders.tokenizer_files import DOCUMENT, ISOLATED, changed, loaded, split
 from tests.builders.trained import TOKENIZER
+from tests.conftest import Project
 from tokenmill import Tokenizer
 from tokenmill.analysis.inspect import check_tokenizer, lines_of
 from tokenmill.artifacts.golden_making import make_golden
@@ -31,6 +34,16 @@ def test_check_says_why_llama_cpp_would_give_other_ids(tmp_path: Path) -> None:
     loaded(tmp_path, NFC)
     why = "llama.cpp would give other ids: it changes no text before it splits it."
     assert check_tokenizer(tmp_path)["elsewhere"][0] == why
+
+
+@pytest.mark.slow
+def test_train_vocab_names_in_one_line_the_programs_that_check_names(project: Project) -> None:
+    project.set(count__pattern="o200k")
+    said = project.build().stderr.splitlines()
+    (line,) = [one for one in said if one.startswith("train-vocab: for ")]
+    assert line == "train-vocab: for llama.cpp and transformers, see `tokenmill check data/tokenizer`"
+    found = project.cli("check", "data/tokenizer").stdout
+    assert "elsewhere       llama.cpp would" in found and "elsewhere       transformers makes" in found
 
 
 def test_check_finds_a_split_by_a_text_that_was_meant_as_a_regex(tmp_path: Path) -> None:

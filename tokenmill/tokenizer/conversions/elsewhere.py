@@ -1,6 +1,7 @@
 """What goes wrong with a tokenizer in other programs, said before a model is trained with it."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.conversions import gguf
@@ -9,20 +10,28 @@ from tokenmill.tokenizer.conversions.forms import Form, id_of
 _LLAMA_IDS = {"bos_token": 1, "eos_token": 2}
 """The ids in LlamaConfig of transformers, and in configurations made from it, unless a model says others."""
 
+_NO_PAD = "No pad token: transformers' collators for language models stop."
 _SPECIAL_IN_TEXT = "transformers makes ids of special tokens in a text, unless a call has split_special_tokens=True."
 
 
-def warnings_of(form: Form) -> list[str]:
-    """One sentence for each program or setting that would give other ids, or stop."""
-    return [*([why] if (why := without_llama_cpp(form)) else []), *settings_of(form)]
+class Elsewhere(NamedTuple):
+    """A program that gives other ids, or stops, with this tokenizer. `what`: a sentence."""
+
+    program: str
+    what: str
 
 
-def settings_of(form: Form) -> list[str]:
-    """One sentence for each setting of transformers that would give other ids, or stop."""
-    return [
+def warnings_of(form: Form) -> list[Elsewhere]:
+    """Each program or setting that would give other ids, or stop."""
+    of_llama_cpp = without_llama_cpp(form)
+    of_transformers = [
         *_default_ids(form),
-        *([] if "pad_token" in form.names else ["No pad token: transformers' collators for language models stop."]),
+        *([] if "pad_token" in form.names else [_NO_PAD]),
         *([_SPECIAL_IN_TEXT] if form.tokenizer.special_tokens else []),
+    ]
+    return [
+        *([] if of_llama_cpp is None else [Elsewhere("llama.cpp", of_llama_cpp)]),
+        *(Elsewhere("transformers", what) for what in of_transformers),
     ]
 
 
