@@ -6,9 +6,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from tests.builders.chats import LOOPS, encoded, encoder, told
+from tests.builders.chats import LOOPS, canonical, encoded, encoder, told
 from tokenmill import _core
 from tokenmill.chat import isolated
 from tokenmill.errors import ChatError, UnitTimeoutError
@@ -192,3 +193,24 @@ def test_threads_have_processes_of_their_own() -> None:
     for thread in threads:
         thread.join()
     assert texts == {content: f"<|im_start|>user\n{f'{content}20' * 1000}<|im_end|>\n" for content in "abcd"}
+
+
+def test_a_request_that_is_closed_ends_its_process() -> None:
+    isolated.end_all()
+    request = encoder(template=LOOPS, mask="all").ask(pa.array([canonical([told("user", "a")])], pa.large_string()))
+    process = request._process
+    request.close()
+    assert process is not None
+    assert not process.is_alive()
+    assert not isolated._idle
+
+
+def test_a_request_is_sent_while_the_one_before_waits_to_be_encoded() -> None:
+    isolated.end_all()
+    isolated.start()
+    one, [process] = encoder(mask="all"), isolated._idle
+    asked = [one.ask(pa.array([canonical([told("user", "a")])], pa.large_string()))]
+    asked[0].wait()
+    asked.append(one.ask(pa.array([canonical([told("user", "b")])], pa.large_string())))
+    assert [one.encode(request).texts[0].as_py()[17] for request in asked] == ["a", "b"]
+    assert list(isolated._idle) == [process]

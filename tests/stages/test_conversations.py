@@ -263,13 +263,28 @@ def test_a_message_whose_rendering_is_no_beginning_of_the_whole_is_named(talks: 
     assert "data/raw/a.jsonl, row 1: " in done.stderr and "message 2" in done.stderr, done.stderr
 
 
-def test_a_plan_names_the_file_and_row_of_a_conversation_that_the_template_refuses(talks: Project) -> None:
+def _refuse_odd(talks: Project) -> None:
+    """A template that refuses conversations which begin with "odd"."""
     template = "{% if messages[0].content == 'odd' %}{{ raise_exception('no odd one') }}{% endif %}" + PLAIN
     (talks.root / "chat.jinja").write_text(template, encoding="utf-8")
     talks.depend("chat.jinja", "train-vocab", "encode")
+    talks.set(encode__chat={"template": "chat.jinja"})
+
+
+@pytest.mark.parametrize("row", [3, 6, 9])
+def test_a_refused_conversation_is_named_whatever_batch_it_is_in(talks: Project, row: int) -> None:
+    _refuse_odd(talks)
+    long = [("user", "cat " * 400_000), ("assistant", "and a dog")]  # three make a batch
+    write_talks(talks, "c.jsonl", [long] * row + [[("user", "odd"), ("assistant", "no")]] + [long] * (9 - row))
+    done = cli(talks, "build")
+    assert done.returncode == 2
+    assert f"error[TM305]: data/raw/c.jsonl, row {row}: the chat template refuses it: no odd one" in done.stderr
+
+
+def test_a_plan_names_the_file_and_row_of_a_conversation_that_the_template_refuses(talks: Project) -> None:
+    _refuse_odd(talks)
     plain = [("user", "a cat"), ("assistant", "and a dog")]
     write_talks(talks, "c.jsonl", [plain, plain, [("user", "odd"), ("assistant", "no")]])
-    talks.set(encode__chat={"template": "chat.jinja"})
     done = cli(talks, "plan")
     assert done.returncode == 2
     assert "error[TM305]: data/raw/c.jsonl, row 2: " in done.stderr

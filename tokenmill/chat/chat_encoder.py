@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
+from contextlib import closing
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple, get_args
@@ -98,29 +99,39 @@ class ChatEncoder:
             return iter([batch])
         return samples_of(batch, self._mask, self._settings.train_key, self._settings.train_next)
 
-    def encode_batch(self, conversations: pa.LargeStringArray) -> EncodedChat:
-        """Encodes conversations or their samples, given as canonical JSON, in the calling thread. With `turns: pair`, each is a
-        pair: its ids, mask and text are those of the conversation with the chosen answer, and behind them those with the rejected
-        one.
+    def ask(self, conversations: pa.LargeStringArray) -> isolated.Request:
+        """Lets a process render conversations or their samples, given as canonical JSON, for `encode`. With `turns: pair`, each is
+        a pair. Raises ChatError, with the pair's number, for what is none."""
+        return isolated.Request(self._way, sides_of(conversations) if self._settings.turns == "pair" else conversations)
+
+    def encode(self, request: isolated.Request) -> EncodedChat:
+        """Encodes what was asked for, in the calling thread. The ids, mask and text of a pair are those of the conversation with
+        the chosen answer, and behind them those with the rejected one.
 
         Raises ChatError, with the conversation's number, if the template refuses it, it is not canonical JSON, a character has no
         token, or its mask cannot be determined.
         """
         if self._settings.turns != "pair":
-            return self._encoded(conversations)
-        sides = sides_of(conversations)
+            return self._encoded(request.renderings())
         try:
-            found = self._encoded(sides)
+            found = self._encoded(request.renderings())
         except ChatError as error:
             raise of_side(error) from None
         mask = answers_of(found.input_ids, found.loss_mask)
         return EncodedChat(joined(found.input_ids), joined(mask), joined_texts(found.texts), found.counts)
 
+    def encode_batch(self, conversations: pa.LargeStringArray) -> EncodedChat:
+        """Renders and encodes conversations, as `ask` and `encode` do."""
+        with closing(self.ask(conversations)) as request:
+            return self.encode(request)
+
     def answer_parts(self, conversations: pa.LargeStringArray) -> list[list[AnswerPart | None]]:
         """Gives the part of an answer that each id of `encode_batch` is, for people to see. It is None for other ids, and for all
         ids of a conversation where the template does not tell its parts. Raises ChatError."""
         is_pair = self._settings.turns == "pair"
-        renderings = isolated.renderings(self._way_shown, sides_of(conversations) if is_pair else conversations)
+        shown = isolated.Request(self._way_shown, sides_of(conversations) if is_pair else conversations)
+        with closing(shown):
+            renderings = shown.renderings()
         names = get_args(AnswerPart)
         of_parts = [
             self._encoder.encode([_as_marked(one._replace(parts=[]), {*names} - {name}) for one in renderings])
@@ -133,8 +144,7 @@ class ChatEncoder:
                 parts[at] = parts[at] or name  # a token of two parts is of the first
         return [parts[start:end] for start, end in pairwise(offsets)]
 
-    def _encoded(self, conversations: pa.LargeStringArray) -> EncodedChat:
-        renderings = isolated.renderings(self._way, conversations)
+    def _encoded(self, renderings: Sequence[Rendering]) -> EncodedChat:
         encoded = self._encoder.encode([_as_marked(one, self._settings.untrained) for one in renderings])
         flags = encoded.flags
         if any(one.by_prefixes for one in renderings):

@@ -8,16 +8,15 @@ conversations, and then these. For each it writes a line of JSON, an `_Answer` o
 import atexit
 import contextlib
 import errno
-import io
 import os
-import select
 import signal
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import lru_cache
-from typing import IO, Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -31,8 +30,8 @@ from tokenmill.process_memory import limit_memory
 
 SECONDS_MAX = 60
 """The CPU time limit for one conversation."""
-_LOOK_MS = 100  # the interval of checks for a reason to stop, while waiting for a line
-_READ_BYTES = 1 << 20
+_LOOK_S = 0.1  # the interval of checks for a reason to stop, while waiting for renderings
+_BUFFER_BYTES = 1 << 20
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """numpy's OpenBLAS starts a thread for each processor and takes 41 MB for it: with 24 processors, all memory of the process."""
 
@@ -49,23 +48,6 @@ class _RenderingHead(NamedTuple):
 _decoder = msgspec.json.Decoder(_RenderingHead | str)
 
 
-class _Output(io.RawIOBase):
-    """Reads the output of a process, and checks for a reason to stop while it waits."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._ready = select.poll()
-        self._ready.register(file, select.POLLIN)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready.poll(_LOOK_MS):
-            _core.look()
-        return os.readv(self._file.fileno(), [buffer])
-
-
 class _Process:
     """A rendering process."""
 
@@ -77,12 +59,10 @@ class _Process:
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C in a terminal then reaches only the waiting process
             env=os.environ | _ONE_THREAD,
+            bufsize=_BUFFER_BYTES,
         )
         assert self.process.stdin is not None and self.process.stdout is not None
-        self._requests, self._answers = (
-            self.process.stdin,
-            io.BufferedReader(_Output(self.process.stdout), _READ_BYTES),
-        )
+        self._requests, self._answers = self.process.stdin, self.process.stdout
 
     def ask(self, request: bytes) -> None:
         """Sends a request. Does nothing if the process has ended."""
@@ -111,8 +91,10 @@ class _Process:
     def end(self) -> int:
         """Ends the process, and gives its exit code; the negative number of a signal."""
         self.process.kill()
-        self.process.communicate()
-        return self.process.returncode
+        with contextlib.suppress(BrokenPipeError):
+            self._requests.close()
+        self._answers.close()
+        return self.process.wait()
 
 
 _idle: deque[_Process] = deque()
@@ -137,36 +119,60 @@ def _idle_or_new() -> _Process:
         process.end()
 
 
-def renderings(way: bytes, conversations: pa.LargeStringArray) -> list[Rendering]:
-    """Renders conversations, given as canonical JSON, in another process. `way`: the JSON of a `Way`.
+def start() -> None:
+    """Starts a process for the next request, unless one waits for work."""
+    if not _idle:
+        _idle.append(_Process())
 
-    Raises ChatError for one that cannot be rendered within the limits, UnitTimeoutError at the thread's deadline, and
-    KeyboardInterrupt.
-    """
-    texts = [text.encode() for text in conversations.to_pylist()]
-    if not texts:
-        return []
-    process = _idle_or_new()
+
+class Request:
+    """Conversations that a process renders while the caller does something else. Each request is to be closed."""
+
+    def __init__(self, way: bytes, conversations: pa.LargeStringArray) -> None:
+        """Sends conversations, given as canonical JSON. `way`: the JSON of a `Way`."""
+        texts = [text.encode() for text in conversations.to_pylist()]
+        self._process: _Process | None = _idle_or_new()
+        thread = ThreadPoolExecutor(1, thread_name_prefix="render")
+        self._answers = thread.submit(_exchange, self._process, way, texts)
+        thread.shutdown(wait=False)
+
+    def wait(self) -> None:
+        """Waits for the last rendering. Raises UnitTimeoutError at the thread's deadline, and KeyboardInterrupt."""
+        while not wait([self._answers], _LOOK_S).done:
+            _core.look()
+        if self._process is not None and self._answers.exception() is None:
+            _idle.append(self._process)
+            self._process = None
+
+    def renderings(self) -> list[Rendering]:
+        """The renderings. Raises ChatError for a conversation that cannot be rendered within the limits, and what `wait` raises."""
+        self.wait()
+        found, error = self._answers.result()
+        if error is not None:
+            raise ChatError(len(found), error)
+        return found
+
+    def close(self) -> None:
+        """Ends the process, unless it has rendered all."""
+        if self._process is not None:
+            self._process.process.kill()
+            wait([self._answers])
+            self._process.end()
+
+
+def _exchange(process: _Process, way: bytes, texts: list[bytes]) -> tuple[list[Rendering], str | None]:
+    """The renderings of conversations, and why there is none of the next one; None behind the last."""
     found: list[Rendering] = []
-    error = None
-    try:
-        process.ask(b"%b\n%b\n%b" % (way, msgspec.json.encode(list(map(len, texts))), b"".join(texts)))
-        while error is None and len(found) < len(texts):
-            try:
-                answer = process.answer()
-            except EOFError:
-                raise ChatError(len(found), _why_ended(process.end())) from None
-            if isinstance(answer, str):
-                error = answer
-            else:
-                found.append(answer)
-    except BaseException:
-        process.end()
-        raise
-    _idle.append(process)
-    if error is not None:
-        raise ChatError(len(found), error)
-    return found
+    process.ask(b"%b\n%b\n%b" % (way, msgspec.json.encode(list(map(len, texts))), b"".join(texts)))
+    while len(found) < len(texts):
+        try:
+            answer = process.answer()
+        except EOFError:
+            return found, _why_ended(process.end())
+        if isinstance(answer, str):
+            return found, answer
+        found.append(answer)
+    return found, None
 
 
 def _why_ended(code: int) -> str:

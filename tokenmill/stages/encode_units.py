@@ -1,15 +1,17 @@
 """encode, first half: the documents of a unit → their tokens, with a document index and token counts."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.chat.answers import AnswerCounts, added
+from tokenmill.chat.isolated import Request
 from tokenmill.config.encode_params import Encode, StopToken
 from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
@@ -72,11 +74,9 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
             with ExitStack() as stack:
                 for output in outputs:
                     output.open(stack, self._group_keys(), kept_of(self.unit, self.limits))
-                for batch in documents:
-                    for samples in self._samples(batch):
-                        n_tokens = self._add(outputs, samples)
-                        advance(0, n_tokens)
-                    piece_documents += batch.n_by_piece(len(piece_documents))
+                for batch, request in stack.enter_context(closing(self._asked(documents, piece_documents))):
+                    n_tokens = self._add(outputs, batch, request)
+                    advance(0, n_tokens)
             facts = []
             for output in outputs:
                 if output.answers is not None and is_sure(self.stop_token, output.answers):
@@ -91,18 +91,43 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
         assert self.unit is not None
         return None if self.group_column is None else GroupKeys(self.unit, self.group_column, self.limits)
 
-    def _samples(self, batch: Batch) -> Iterator[Batch]:
-        """What is encoded of a batch: see ChatEncoder.samples."""
-        if self.encoder.chat is None:
-            return iter([batch])
-        with self._naming(batch):
-            return self.encoder.chat.samples(batch)
+    def _asked(
+        self, documents: Iterable[Batch], piece_documents: np.ndarray[Any, np.dtype[np.int64]]
+    ) -> Generator[tuple[Batch, Request | None]]:
+        """The batches to encode, each with what its first encoder is asked to render: of conversations, the next batch is read and
+        rendered while one is encoded. Adds the numbers of documents to `piece_documents`."""
+        chat, held = self.encoder.chat, None
+        try:
+            for batch in documents:
+                piece_documents += batch.n_by_piece(len(piece_documents))
+                if chat is None:
+                    yield batch, None
+                    continue
+                with self._naming(batch):
+                    samples = chat.samples(batch)
+                for some in samples:
+                    assert some.messages is not None
+                    before = held
+                    if before is not None:
+                        before[1].wait()  # so that one process renders all of a unit
+                    with self._naming(some):
+                        held = some, chat.ask(some.messages)
+                    if before is not None:
+                        yield before
+            if held is not None:
+                yield held
+        finally:
+            if held is not None:
+                held[1].close()
 
-    def _add(self, outputs: Sequence["UnitFiles"], batch: Batch) -> int:
-        """Encodes a batch for every encoder, and gives the number of tokens of the first."""
+    def _add(self, outputs: Sequence["UnitFiles"], batch: Batch, request: Request | None) -> int:
+        """Encodes a batch for every encoder, and gives the number of tokens of the first. `request`: that of the first."""
+        first, *others = outputs
         with self._naming(batch):
-            n_tokens = [output.add(batch) for output in outputs]
-        return n_tokens[0]
+            n_tokens = first.add(batch, request)
+            for output in others:
+                output.add(batch)
+        return n_tokens
 
     @contextmanager
     def _naming(self, batch: Batch) -> Iterator[None]:
@@ -144,9 +169,10 @@ class UnitFiles:
             unit_index(self._folder / UNIT_INDEX_FILE, first_rows, has_names, group_keys, has_mask, kept)
         )
 
-    def add(self, batch: Batch) -> int:
-        """Encodes a batch of documents or samples, and gives the number of tokens. Raises SpecialTokenError, ChatError."""
-        batch, input_ids, loss_mask = self._encoded(batch)
+    def add(self, batch: Batch, request: Request | None = None) -> int:
+        """Encodes a batch of documents or samples, and gives the number of tokens. `request`: what `ChatEncoder.ask` gave for it;
+        None: nobody has asked. Raises SpecialTokenError, ChatError."""
+        batch, input_ids, loss_mask = self._encoded(batch, request)
         self._counts.add(input_ids.values)
         n_tokens = len(input_ids.values)
         self._piece_rows += batch.n_by_piece(len(self._piece_rows))
@@ -161,7 +187,9 @@ class UnitFiles:
         self._digest.add(made)
         return n_tokens
 
-    def _encoded(self, batch: Batch) -> tuple[Batch, pa.LargeListArray, pa.LargeListArray | None]:
+    def _encoded(
+        self, batch: Batch, request: Request | None
+    ) -> tuple[Batch, pa.LargeListArray, pa.LargeListArray | None]:
         """The batch with the texts that were encoded, their ids, and the loss masks of conversations."""
         encoder = self.encoder
         if encoder.chat is None:
@@ -170,7 +198,7 @@ class UnitFiles:
             )
             return batch, ids, None
         assert batch.messages is not None
-        found = encoder.chat.encode_batch(batch.messages)
+        found = encoder.chat.encode_batch(batch.messages) if request is None else encoder.chat.encode(request)
         self.answers = added([self.answers or AnswerCounts(), found.counts])
         return replace(batch, texts=found.texts), found.input_ids, found.loss_mask
 

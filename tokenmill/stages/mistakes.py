@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from tokenmill.chat import isolated
 from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.config.gates import parse_gate
 from tokenmill.config.params import Params
@@ -94,6 +95,8 @@ def find_mistakes(root: Path, params: Params, shards: Sequence[Shard] | None, kn
 
     `shards`: the documents' shards; None if there are none yet. `known`: what DVC found (see `dvc_stage.opened`). With
     it dvc.yaml is checked, too, for which DVC hashes all new documents, as a build does anyway."""
+    if shards and params.encode.chat is not None:
+        isolated.start()  # it takes about as long as loading the tokenizer
     wrong: list[TokenmillError] = []
     noted = partial(_noted, wrong)
     count, encode, source = params.count, params.encode, params.source
