@@ -54,13 +54,13 @@ def test_a_token_that_joins_prompt_and_answer_belongs_to_both_answers() -> None:
     assert ids[second - n : second] == ids[:n]
 
 
-def test_sides_that_the_template_makes_equal_are_refused() -> None:
+def test_nothing_of_sides_that_the_template_makes_equal_is_trained() -> None:
     short = (
         "{% for m in messages %}{{ m.role }}{% if m.role == 'assistant' %}{% generation %}{{ m.content[:3] }}</s>"
         "{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}"
     )
-    with pytest.raises(ChatError, match="the template makes the same tokens of both answers"):
-        of_pairs(short, ("cat a", "cat b"))
+    masks = of_pairs(short, ("cat a", "cat b"), ("cat", "dog")).loss_mask
+    assert [sum(mask) > 0 for mask in masks.to_pylist()] == [False, True]
 
 
 def test_a_prompt_that_an_answer_changes_is_refused() -> None:

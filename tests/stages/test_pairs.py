@@ -168,6 +168,32 @@ def test_equal_and_empty_answers_are_bad_documents(pairs: Project) -> None:
     assert cli(pairs, "build").returncode == 2
 
 
+def test_pairs_that_only_the_template_makes_equal_are_left_out_within_a_limit(pairs: Project) -> None:
+    (pairs.root / "chat.jinja").write_text(
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% generation %}{{ m.content[:6] }}"
+        "<|im_end|>{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}"
+    )
+    pairs.depend("chat.jinja", "train-vocab", "encode")
+    chat = {"template": "chat.jinja", "turns": "pair"}
+    write(pairs, *PAIRS, {"prompt": "cat", "chosen": "the log", "rejected": "the lot"})
+    pairs.set(encode__chat=chat | {"cut_max": 1})
+    done = cli(pairs, "build")
+    assert done.returncode == 2
+    assert "2 of 4 pairs lose trained tokens" in done.stderr
+    assert "both answers in these:\n  data/raw/a.jsonl, row 1: " in done.stderr, done.stderr
+    for pack, formats in ((PACK, ["trl_dpo", "arrow"]), (PACK | {"long": "drop"}, ["trl_dpo"]), (None, ["arrow"])):
+        pairs.set(encode__chat=chat | {"cut_max": 2}, encode__pack=pack, encode__formats=formats)
+        assert "the same tokens of both answers in 2 pairs" in build(pairs).stderr
+        assert [sum(row["loss_mask"]) > 0 for row in rows(pairs)] == [True, False, True, False]
+        assert cli(pairs, "verify").returncode == 0
+        if pack is not None:
+            packed = read_manifest(pairs.root / "data/tokens").packed[""]
+            assert (packed["n_sequences"], packed["n_cut_answers"], packed["n_equal_pairs"]) == (2, 2, 2)
+            assert len(of_trl(pairs)) == 2
+    pairs.set(encode__chat=chat)
+    assert "2 of 4 pairs lose trained tokens; encode.chat.cut_max allows 1 %." in cli(pairs, "build").stderr
+
+
 def test_lists_of_messages_in_parquet_are_pairs_too(pairs: Project) -> None:
     texts = rows_of(pairs)
     (pairs.root / "data/raw/a.jsonl").unlink()

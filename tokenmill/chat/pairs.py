@@ -66,9 +66,10 @@ def joined_texts(sides: pa.LargeStringArray) -> pa.LargeStringArray:
 
 def answers_of(input_ids: pa.LargeListArray, loss_mask: pa.LargeListArray) -> pa.LargeListArray:
     """The mask of `sides_of` with 1 at both answers of each pair, which follow equal tokens. A token that joins the end of the
-    prompt and white space of one answer belongs to the answers, as do the tokens of the other side from there on.
+    prompt and white space of one answer belongs to the answers, as do the tokens of the other side from there on. Where the
+    template makes the same tokens of both answers, none is trained.
 
-    Raises ChatError, with the pair's number, unless the trained tokens of each side are one stretch behind one prompt, and differ.
+    Raises ChatError, with the pair's number, unless the trained tokens of each side are one stretch behind one prompt.
     """
     ids, mask = input_ids.values.to_numpy(), loss_mask.values.to_numpy().copy()
     bounds = input_ids.offsets.to_numpy().tolist()
@@ -95,9 +96,8 @@ def answers_of(input_ids: pa.LargeListArray, loss_mask: pa.LargeListArray) -> pa
         for side, (first, _) in zip(sides, stretches, strict=True):
             mask[side][n_prompt:first] = 1
         if np.array_equal(*(ids[side][n_prompt:stop] for side, (_, stop) in zip(sides, stretches, strict=True))):
-            raise ChatError(
-                i, "the template makes the same tokens of both answers. Drop the pair, or take another template."
-            )
+            for side in sides:
+                mask[side] = 0
     return pa.LargeListArray.from_arrays(loss_mask.offsets, pa.array(mask))
 
 

@@ -226,7 +226,7 @@ def pack_part(part: Part, length: int, mode: Mode, long: Long) -> Packing:
 
 def pack_pairs_of_part(part: Part, documents: Shape, length: int, long: Long) -> tuple[Packing, dict[str, int]]:
     """Packs the pairs of a part. Also gives numbers: `n_trained`, their trained tokens, `n_cut_answers`, the pairs that lose some
-    of these, and `n_equal_pairs`, those of them that are left out because cutting would make both sides equal."""
+    of these, and `n_equal_pairs`, those of them that are left out because both sides are equal, or would be after cutting."""
     found: list[tuple[int, int, int, int]] = []
     n_trained = 0
     for batch in _documents_of_part(part, documents, range(part.n_documents)):
@@ -242,6 +242,8 @@ def pack_pairs_of_part(part: Part, documents: Shape, length: int, long: Long) ->
 def _sides(ids: npt.NDArray[Any], mask: npt.NDArray[np.int8]) -> tuple[int, int, int, int]:
     """The fields of PairSides for one pair."""
     edges = np.flatnonzero(np.diff(mask, prepend=0, append=0))
+    if not len(edges):  # the template made both answers equal
+        return len(ids), 0, len(ids), 0
     if len(edges) != 4:
         raise ValueError(
             f"expected a pair, with two trained answers; found {len(edges) // 2} stretches of trained tokens"

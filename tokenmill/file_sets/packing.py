@@ -103,8 +103,9 @@ def pack(lengths: Integers, length: int, mode: Mode, long: Long) -> Packing:
 class PairSides(NamedTuple):
     """The two sides of pairs, each a prompt and an answer: int64 arrays with an element for each pair.
 
-    `chosen`, `rejected`: the tokens of a side up to the end of its answer. `start`: where the rejected side begins in the document.
-    `n_same`: the tokens that both sides begin with.
+    `chosen`, `rejected`: the tokens of a side up to the end of its answer. Of a pair whose answers are equal, `chosen` are all
+    tokens and `rejected` is 0. `start`: where the rejected side begins in the document. `n_same`: the tokens that both sides begin
+    with.
     """
 
     chosen: Integers
@@ -114,22 +115,24 @@ class PairSides(NamedTuple):
 
 
 def pack_pairs(sides: PairSides, length: int, long: Long) -> tuple[Packing, int, int]:
-    """A sequence of two segments, the sides, for each pair. Also gives how many pairs are longer than `length`, and how many of
-    these are left out because their sides would be equal.
+    """A sequence of two segments, the sides, for each pair. Also gives how many pairs are longer than `length` or have equal sides,
+    and how many of these are left out because their sides are equal or would be.
 
     `long`: what becomes of a pair of which a side has more than `length` tokens. `cut`: the first `length` tokens of each side are
     kept, unless that makes them equal, as where the prompt alone fills them. `drop`: the pair is left out.
 
-    >>> sides = PairSides(*(np.array(one) for one in ([4, 9, 3], [5, 7, 4], [4, 9, 3], [2, 6, 2])))
-    >>> packing, n_long, n_equal = pack_pairs(sides, 6, "cut")
-    >>> [one.tolist() for one in packing.segments], n_long, n_equal
-    ([[0, 0, 1, 1], [0, 0, 2, 2], [0, 4, 0, 3], [4, 5, 3, 4]], 1, 1)
+    >>> sides = PairSides(*(np.array(one) for one in ([4, 9, 3, 5], [5, 7, 4, 0], [4, 9, 3, 5], [2, 6, 2, 0])))
+    >>> packing, n_lost, n_equal = pack_pairs(sides, 6, "cut")
+    >>> [one.tolist() for one in packing.segments], n_lost, n_equal
+    ([[0, 0, 1, 1], [0, 0, 2, 2], [0, 4, 0, 3], [4, 5, 3, 4]], 2, 2)
     """
     lengths = np.stack([sides.chosen, sides.rejected])
     kept = np.minimum(lengths, length)
     is_long = (lengths > length).any(axis=0)
-    is_equal = (kept[0] == kept[1]) & (sides.n_same >= kept[0])
-    is_out = is_long & is_equal if long == "cut" else is_long
+    is_equal = sides.rejected == 0
+    if long == "cut":
+        is_equal |= (kept[0] == kept[1]) & (sides.n_same >= kept[0])
+    is_out = is_equal if long == "cut" else is_equal | is_long
     document = np.flatnonzero(~is_out)
     start = np.stack([np.zeros_like(sides.start), sides.start])
     segments = Segments(
@@ -148,7 +151,7 @@ def pack_pairs(sides: PairSides, length: int, long: Long) -> tuple[Packing, int,
         n_dropped_tokens=int(lengths[:, is_out].sum()),
         n_empty_documents=0,
     )
-    return packing, int(is_long.sum()), int((is_long & is_equal).sum()) if long == "cut" else 0
+    return packing, int((is_long | is_equal).sum()), int(is_equal.sum())
 
 
 def n_cut_answers(segments: Segments, trained_ends: Integers) -> int:

@@ -98,12 +98,13 @@ def _tokens(file: DocumentsFile, rows: Sequence[int]) -> Iterator[tuple[Any, lis
 
 
 def _sides(mask: Sequence[int], is_pair: bool) -> list[tuple[str | None, int, int]]:
-    """The name, start and end of each side. Both sides of a pair begin with the same prompt.
+    """The name, start and end of each side. Both sides of a pair begin with the same prompt. A pair of equal answers, of which
+    nothing is trained, is shown whole.
 
     >>> _sides([0, 1, 1, 0, 0, 1, 0], True)
     [('chosen', 0, 4), ('rejected', 4, 7)]
     """
-    if not is_pair:
+    if not is_pair or not any(mask):
         return [(None, 0, len(mask))]
     prompt, _, second, _ = np.flatnonzero(np.diff(mask, prepend=0, append=0)).tolist()
     return [("chosen", 0, second - prompt), ("rejected", second - prompt, len(mask))]

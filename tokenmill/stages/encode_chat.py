@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.chat.chat_encoder import ChatEncoder
@@ -127,13 +128,16 @@ def tell_of_answers(answers: AnswerCounts, turns: Turns) -> None:
         )
 
 
-def check_cut(params: Chat, pack: Pack, units: Sequence[EncodedUnit], packed: Mapping[str, Mapping[str, int]]) -> None:
-    """Raises CorpusError if packing leaves out trained tokens of more conversations than `encode.chat.cut_max` allows. Each counts
-    once, however often a mixture repeats it. Pairs count as they are packed: `packed` has the numbers of each split."""
-    if pack.long == "split":
-        return
+def check_cut(
+    params: Chat, pack: Pack | None, units: Sequence[EncodedUnit], packed: Mapping[str, Mapping[str, int]]
+) -> None:
+    """Raises CorpusError if packing leaves out trained tokens of more conversations than `encode.chat.cut_max` allows, or the
+    template makes both answers of more pairs equal. Each conversation counts once, however often a mixture repeats it. Pairs count
+    as they are packed: `packed` has the numbers of each split."""
     if params.turns == "pair":
-        _check_cut_pairs(params, pack, packed)
+        _check_pairs(params, pack, units, packed)
+        return
+    if pack is None or pack.long == "split":
         return
     n_documents = n_cut = 0
     first: list[str] = []
@@ -142,10 +146,7 @@ def check_cut(params: Chat, pack: Pack, units: Sequence[EncodedUnit], packed: Ma
         ends = index["trained_end"].to_numpy()
         lost = np.flatnonzero((ends if pack.long == "cut" else index["n_tokens"].to_numpy()) * (ends > 0) > pack.length)
         n_documents, n_cut = n_documents + len(index), n_cut + len(lost)
-        for i in lost[: _N_SHOWN - len(first)].tolist():
-            [row] = index.slice(i, 1).to_pylist()
-            shard, first_row = unit.pieces[row["piece"]]
-            first.append(f"  {shard}, row {first_row + row['row']}: {row['n_tokens']:,} tokens")
+        first += _named(unit, index, lost[: _N_SHOWN - len(first)].tolist())
     if n_cut > _allowed(params, n_documents):
         raise CorpusError(
             [
@@ -158,20 +159,52 @@ def check_cut(params: Chat, pack: Pack, units: Sequence[EncodedUnit], packed: Ma
         )
 
 
-def _check_cut_pairs(params: Chat, pack: Pack, packed: Mapping[str, Mapping[str, int]]) -> None:
-    n_pairs, n_cut, n_equal = (
-        sum(of[name] for of in packed.values() for name in names)
-        for names in (("n_sequences", "n_dropped_documents"), ("n_cut_answers",), ("n_equal_pairs",))
-    )
+def _check_pairs(
+    params: Chat, pack: Pack | None, units: Sequence[EncodedUnit], packed: Mapping[str, Mapping[str, int]]
+) -> None:
+    n_pairs = n_alike = 0
+    alike: list[str] = []
+    for unit in units:
+        index = read_unit_index(unit.index, ["piece", "row", "n_tokens", "n_trained"])
+        untrained = np.flatnonzero(index["n_trained"].to_numpy() == 0)
+        n_pairs, n_alike = n_pairs + len(index), n_alike + len(untrained)
+        alike += _named(unit, index, untrained[: _N_SHOWN - len(alike)].tolist())
+    n_cut, long = n_alike, ""
+    if pack is not None and packed:
+        n_pairs, n_cut, n_equal = (
+            sum(of[name] for of in packed.values() for name in names)
+            for names in (("n_sequences", "n_dropped_documents"), ("n_cut_answers",), ("n_equal_pairs",))
+        )
+        long = (
+            f", because an answer with its prompt is longer than {pack.length:,} tokens or both answers are equal, and {n_equal:,} "
+            "of them are left out because both sides would be equal"
+        )
     if n_cut > _allowed(params, n_pairs):
+        shown = ["The chat template makes the same tokens of both answers in these:", *alike] if alike else []
         raise CorpusError(
-            "encode.pack",
-            f"{n_cut:,} of {n_pairs:,} pairs lose trained tokens, because an answer with its prompt is longer than "
-            f"{pack.length:,} tokens, and {n_equal:,} of them are left out because both sides would be equal; "
-            f"encode.chat.cut_max allows {_most(params)}.",
-            "Raise encode.pack.length, or raise encode.chat.cut_max.",
+            [
+                f"encode.pack: {n_cut:,} of {n_pairs:,} pairs lose trained tokens{long}; encode.chat.cut_max allows "
+                f"{_most(params)}.",
+                *shown,
+                "Raise encode.pack.length, take another template, drop pairs, or raise encode.chat.cut_max.",
+            ],
             code="TM212",
         )
+    if n_alike:
+        say(
+            f"encode: WARNING: the chat template makes the same tokens of both answers in {n_alike:,} pairs, so they are not "
+            "trained."
+        )
+
+
+def _named(unit: EncodedUnit, index: pa.Table, rows: Sequence[int]) -> list[str]:
+    """Lines that name rows of a unit's document index, with their tokens."""
+    found = []
+    for i in rows:
+        [row] = index.slice(i, 1).to_pylist()
+        shard, first_row = unit.pieces[row["piece"]]
+        found.append(f"  {shard}, row {first_row + row['row']}: {row['n_tokens']:,} tokens")
+    return found
 
 
 def _allowed(params: Chat, n_documents: int) -> float:

@@ -149,7 +149,7 @@ def _write_sets(project: Project, corpus: EncodedCorpus, directory: Path) -> Rou
     documents = documents_shape(encoder.tokenizer, encoder.begin_id, encoder.end_id, project.has_ids, encoder.turns)
     run = SetsRun("encode", project.memory.workers, lambda key: project.has(key, SetFacts), project.store.remove)
     written = yield from write_sets(run, formats, encoded, files, documents, made_from, directory)
-    if params.chat is not None and params.pack is not None:
+    if params.chat is not None:
         check_cut(params.chat, params.pack, encoded, written.packed)
     return files if formats else None, written
 
