@@ -1,6 +1,7 @@
 """The sections count, train_vocab, tokenizer, publish and refresh of params.yaml."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -107,6 +108,7 @@ class TrainVocab(Record):
     extend: Extend | None
     trim: Trim | None = None
     forbid: list[Annotated[str, Field(min_length=1)]] = Field(default=[])
+    protect: list[Annotated[str, Field(min_length=1)]] = Field(default=[])
     parity: Parity | None = None
     bos_token: str | None = None
     eos_token: str | None = None
@@ -162,28 +164,39 @@ class TrainVocab(Record):
                 )
         return trim
 
-    @field_validator("forbid")
+    @field_validator("forbid", "protect")
     @classmethod
-    def _compile(cls, forbid: list[str], info: ValidationInfo) -> list[str]:
-        if forbid and info.data.get("trim"):
+    def _compile(cls, patterns: list[str], info: ValidationInfo) -> list[str]:
+        if patterns and info.data.get("trim"):
             raise ValueError(
-                f"found together with trim: {forbid}; allowed: only with trim: null, since trimming learns nothing"
+                f"found together with trim: {patterns}; allowed: only with trim: null, since trimming learns nothing"
             )
-        for pattern in forbid:
+        for pattern in patterns:
             if re.search(r"\[[^\]]*[^\x00-\x7f]", pattern):
                 raise ValueError(
                     f"found {pattern!r}; allowed in [...]: ASCII alone, since it matches bytes. Write (?:é|à) for others"
                 )
             try:
-                re.compile(pattern.encode())
+                is_empty = re.search(pattern.encode(), b"") is not None
             except (re.error, UnicodeEncodeError) as error:
                 raise ValueError(f"found {pattern!r}, which is no regex of Python's re: {error}") from None
-        return forbid
+            if is_empty:
+                raise ValueError(
+                    f"found {pattern!r}, which matches nothing, too, and so would refuse all; allowed: what matches a byte"
+                )
+        return patterns
 
     @field_validator("parity")
     @classmethod
     def _alone(cls, parity: Parity | None, info: ValidationInfo) -> Parity | None:
-        for name, unused in (("score", "count"), ("extend", None), ("trim", None), ("forbid", [])):
+        alone: Sequence[tuple[str, object]] = (
+            ("score", "count"),
+            ("extend", None),
+            ("trim", None),
+            ("forbid", []),
+            ("protect", []),
+        )
+        for name, unused in alone:
             if parity and (found := info.data.get(name, unused)) != unused:
                 shown = "a tokenizer" if isinstance(found, Record) else found
                 raise ValueError(f"found together with {name}: {shown}; allowed: only with {name}: {unused or 'null'}")

@@ -77,9 +77,9 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
     tokenizers = [Tokenizer.load(done.folder / name) for name in sorted(done.files)]
     counts = read_counts(table)
     report = _report(counts, tokenizers[0], done.facts)
-    if asked.forbid:
+    if keys := [name for name in ("forbid", "protect") if getattr(asked, name)]:
         report["n_refused"] = done.facts.n_refused
-        say(f"train-vocab: train_vocab.forbid refused {done.facts.n_refused:,} tokens")
+        say(f"train-vocab: train_vocab.{' and '.join(keys)} refused {done.facts.n_refused:,} tokens")
     if base and asked.trim:
         report["last_merge_count"] = None
         report["trimmed"] = {

@@ -84,7 +84,8 @@ class LearnTask(Task[LearnFacts], frozen=True, kw_only=True):
 
 def goal_of(asked: TrainVocab) -> Goal:
     """When learning stops, and which tokens it makes."""
-    return Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to, asked.forbid)
+    limits = asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to
+    return Goal(*limits, asked.forbid, asked.protect)
 
 
 def learn_task(root: Path, params: Params, memory: Memory, table: Path, base: Tokenizer | None) -> LearnTask:

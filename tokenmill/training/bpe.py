@@ -44,14 +44,27 @@ _LEARNED = struct.Struct("<IIIQ")  # a merge as the core gives it: left, right, 
 
 @dataclass(frozen=True)
 class Goal:
-    """When learning stops and which pair it merges first; see `train_vocab`. `forbid`: regexes over bytes; a token in which one of
-    them is found is not made."""
+    """When learning stops and which pair it merges first; see `train_vocab`. `forbid`, `protect`: regexes over bytes. A token in
+    which one of `forbid` is found is not made, nor one in which one of `protect` is found and which is not all of its match."""
 
     pair_count_min: int = 2
     token_bytes_max: int | None = None
     score: Score = "count"
     pad_vocab_to: int = 1
     forbid: Sequence[str] = ()
+    protect: Sequence[str] = ()
+
+    def refusal(self) -> Callable[[bytes], bool] | None:
+        """Whether a token is refused, as a function; None if no token is."""
+        forbid, protect = (
+            [re.compile(one.encode(), re.DOTALL) for one in patterns] for patterns in (self.forbid, self.protect)
+        )
+        if not forbid and not protect:
+            return None
+        return lambda token: (
+            any(one.search(token) for one in forbid)
+            or any(one.search(token) and not one.fullmatch(token) for one in protect)
+        )
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,8 @@ class Learned:
     """The result of a training: a tokenizer for each requested size, in the order of the request, and figures of the run.
 
     `last_count`: the count of the last merged pair. `n_text_tokens`: the number of tokens in the counted text, encoded with
-    the largest of the tokenizers. `n_refused`: the tokens that `Goal.forbid` refused in all trainings.
+    the largest of the tokenizers. `n_refused`: the tokens that `Goal.forbid` and `Goal.protect` refused in all
+    trainings.
     """
 
     tokenizers: list[Tokenizer]
@@ -222,18 +236,20 @@ def changed_documents(old: Tokenizer, new: Tokenizer, texts: Texts) -> int:
 def _learn_allowed(
     start: Start, counts: pa.Table | Counter, vocab_sizes: Sequence[int], goal: Goal, running: Running
 ) -> Learned:
-    """Trains again without the tokens in which one of `goal.forbid` is found, until none is made.
+    """Trains again without the tokens that `goal` refuses, until none of them is made.
 
     A training that refuses each such token as it comes up gives the same: one that was never made did not come up."""
-    patterns = [re.compile(pattern.encode(), re.DOTALL) for pattern in goal.forbid]
-    if patterns and isinstance(counts, Counter):
+    is_refused = goal.refusal()
+    if is_refused is None:
+        return _learn(start, counts, vocab_sizes, goal, running)
+    if isinstance(counts, Counter):
         counts = counts.finish()
     given, refused = set(start.model.tokens.values()), list[bytes]()
     while True:
         learned = _learn(replace(start, refused=refused), counts, vocab_sizes, goal, running)
         models = (tokenizer.model for tokenizer in learned.tokenizers)
         made = {token for model in models if model is not None for token in model.tokens.values()} - given
-        found = sorted(token for token in made if any(pattern.search(token) for pattern in patterns))
+        found = sorted(filter(is_refused, made))
         if not found:
             return replace(learned, n_refused=len(refused))
         refused += found

@@ -39,7 +39,7 @@ pub(super) fn train_parity<'py>(
         n_tokens_max,
         pair_count_min: pair_count_min.max(1),
         token_bytes_max: token_bytes_max.unwrap_or(usize::MAX),
-        forbidden: &forbidden,
+        forbidden: &forbidden.into_iter().collect(),
         n_global_merges,
         window: window.map(|(n_merges, alpha)| Window { n_merges, alpha }),
     };

@@ -65,7 +65,7 @@ pub(super) fn train<'py>(
         score,
         pair_count_min,
         token_bytes_max: token_bytes_max.unwrap_or(usize::MAX),
-        forbidden: &forbidden,
+        forbidden: &forbidden.into_iter().collect(),
         threads,
         checkpoint_every: checkpoint_every.filter(|_| checkpoint.is_some()),
     };

@@ -21,6 +21,7 @@ use crate::train::pairs::{Pairs, ids_of};
 use crate::train::score::{ByBytesSaved, ByCount, ByWordPiece, Score, Scoring, Side};
 use crate::train::words::{Found, ID_MAX, Joint, Words, WordsBuilder};
 use hashbrown::HashTable;
+use rustc_hash::FxHashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A merge with fewer places is done by one thread, because starting others takes longer.
@@ -45,7 +46,7 @@ pub struct Goal<'a> {
     /// A pair that a merge creates is considered only if it is shorter than this (`tokenizers`' max_token_length).
     pub token_bytes_max: usize,
     /// Byte strings that must not become tokens.
-    pub forbidden: &'a [Vec<u8>],
+    pub forbidden: &'a FxHashSet<Vec<u8>>,
     /// The number of threads.
     pub threads: usize,
     /// The number of merges between two checkpoints.
@@ -479,7 +480,7 @@ mod tests {
             let ids: Vec<u32> = (0..1 + random(12)).map(|_| A + random(2) as u32).collect();
             words.add(ids.into_iter(), 1 + random(40), |_| 1).unwrap();
         }
-        let forbidden = [vec![b"ab".to_vec()], vec![]][random(2) as usize].clone();
+        let forbidden = (0..random(2)).map(|_| b"ab".to_vec()).collect();
         let goal = Goal {
             n_tokens_max: 1 + random(n_words),
             score: Score::Count,

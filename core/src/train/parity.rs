@@ -12,6 +12,7 @@ use crate::train::pairs::{self, Pairs, ids_of};
 use crate::train::parity_queue::{Order, ParityQueue};
 use crate::train::words::{Found, Joint, Words, WordsBuilder};
 use crate::train::{Learned, Merge, Progress, Tokens};
+use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,7 +25,7 @@ pub struct ParityGoal<'a> {
     /// As in `Goal`.
     pub token_bytes_max: usize,
     /// Byte strings that must not become tokens.
-    pub forbidden: &'a [Vec<u8>],
+    pub forbidden: &'a FxHashSet<Vec<u8>>,
     /// The number of first merges that are chosen by the counts in all groups together.
     pub n_global_merges: u64,
     /// Limits how often a group is chosen; None: the worst group always is.
@@ -333,6 +334,7 @@ impl Text {
 mod tests {
     use super::*;
     use crate::train::byte_order;
+    use rustc_hash::FxBuildHasher;
 
     fn id_of(byte: u8) -> u32 {
         byte_order().iter().position(|&one| one == byte).unwrap() as u32
@@ -358,7 +360,7 @@ mod tests {
         n_tokens_max: 100,
         pair_count_min: 1,
         token_bytes_max: usize::MAX,
-        forbidden: &[],
+        forbidden: &FxHashSet::with_hasher(FxBuildHasher),
         n_global_merges: 0,
         window: None,
     };
@@ -421,7 +423,7 @@ mod tests {
 
     #[test]
     fn a_forbidden_token_is_never_made() {
-        let forbidden = [b"mm".to_vec()];
+        let forbidden = FxHashSet::from_iter([b"mm".to_vec()]);
         let groups = vec![by_ratio(&[("kkmm", 10)], 1.0)];
         let goal = ParityGoal { forbidden: &forbidden, ..GOAL };
         assert_eq!(learned(groups, &goal), ["km", "kmm", "kkmm"]);
