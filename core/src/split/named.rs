@@ -11,6 +11,7 @@ pub const NAMED: &[(&str, &[&str])] = &[
     ("qwen2", &[QWEN2]),
     ("deepseek", &DEEPSEEK),
     ("starcoder", &[DIGITS, GPT2]),
+    ("superbpe", &[SUPERBPE]),
 ];
 
 /// GPT-2's pattern.
@@ -24,6 +25,8 @@ pub const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+
 /// Qwen 2's pattern.
 pub const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// SuperBPE's pattern for tokens of several words: it does not cut between words.
+pub const SUPERBPE: &str = r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)";
 /// Each digit alone: StarCoder's first step and DeepSeek's last step.
 pub const DIGITS: &str = r"\p{N}";
 

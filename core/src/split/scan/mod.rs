@@ -17,12 +17,15 @@ mod cl100k;
 mod deepseek;
 mod gpt2;
 mod o200k;
+mod superbpe;
 #[cfg(test)]
 mod tests;
 mod window;
 
 use crate::parallel::interrupt::{Result, Stop};
-use crate::split::named::{CL100K, DEEPSEEK, DIGITS, GPT2, LIKE_CL100K, LIKE_GPT2, LIKE_LLAMA3, LLAMA3, O200K, QWEN2};
+use crate::split::named::{
+    CL100K, DEEPSEEK, DIGITS, GPT2, LIKE_CL100K, LIKE_GPT2, LIKE_LLAMA3, LLAMA3, O200K, QWEN2, SUPERBPE,
+};
 use crate::split::sink::{PIECES_MAX, Sink};
 use avx512::Vectors;
 use cl100k::Cl100k;
@@ -44,6 +47,7 @@ pub enum Scanner {
     Qwen2,
     O200k,
     Deepseek,
+    Superbpe,
 }
 
 impl Scanner {
@@ -56,6 +60,7 @@ impl Scanner {
             [step] if *step == LLAMA3 || LIKE_LLAMA3.contains(step) => Some(Self::Llama3),
             [step] if *step == QWEN2 => Some(Self::Qwen2),
             [step] if *step == O200K => Some(Self::O200k),
+            [step] if *step == SUPERBPE => Some(Self::Superbpe),
             [first, step] if *first == DIGITS && is_gpt2(step) => Some(Self::Starcoder),
             _ if *steps == DEEPSEEK => Some(Self::Deepseek),
             _ => None,
@@ -139,6 +144,7 @@ impl Scanner {
             Self::Qwen2 => vectors.fill::<Cl100k<1, false>>(bytes, at, ends, n),
             Self::O200k => vectors.fill::<O200k>(bytes, at, ends, n),
             Self::Deepseek => vectors.fill::<Deepseek>(bytes, at, ends, n),
+            Self::Superbpe => (n, at),
         }
     }
 
@@ -152,6 +158,7 @@ impl Scanner {
             Self::Qwen2 => window::<Cl100k<1, false>>(seen, bytes, at, places),
             Self::O200k => window::<O200k>(seen, bytes, at, places),
             Self::Deepseek => window::<Deepseek>(seen, bytes, at, places),
+            Self::Superbpe => Window { starts: 0, wide: false, last: false }, // most pieces are longer than a window
         }
     }
 
@@ -165,6 +172,7 @@ impl Scanner {
             Self::Qwen2 => Cl100k::<1, false>::end(bytes, at),
             Self::O200k => O200k::end(bytes, at),
             Self::Deepseek => Deepseek::end(bytes, at),
+            Self::Superbpe => superbpe::end(bytes, at),
         }
     }
 }
