@@ -234,6 +234,14 @@ def prepare_parity(project: Project, bare: Path) -> None:
     params.write_text(text.replace("parity: null", "parity: {variant: base}", 1), encoding="utf-8")
 
 
+def prepare_superwords(project: Project, bare: Path) -> None:
+    """The reader of the page on superwords has the settings for them."""
+    params = project.root / "params.yaml"
+    text = params.read_text(encoding="utf-8").replace("superwords: null", "superwords: superbpe", 1)
+    text = text.replace("superwords: null", "superwords: {transition: 0.5, words_max: 4}", 1)
+    params.write_text(text.replace("vocab_size: 272", "vocab_size: 300", 1), encoding="utf-8")
+
+
 PREPARE: dict[str, Callable[[Project, Path], None]] = {
     "docs/guides/documents.md": prepare_columns,
     "docs/guides/drop.md": prepare_drop,
@@ -241,6 +249,7 @@ PREPARE: dict[str, Callable[[Project, Path], None]] = {
     "docs/guides/other-tokenizers.md": prepare_tokenizer,
     "docs/guides/parity.md": prepare_parity,
     "docs/guides/plan.md": change_a_parameter,
+    "docs/guides/superwords.md": prepare_superwords,
     "docs/guides/trim.md": prepare_trim,
 }
 

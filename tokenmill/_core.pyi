@@ -17,6 +17,7 @@ __all__ = [
     "Counter",
     "Encoder",
     "Merger",
+    "Neighbours",
     "TextFinder",
     "bpe_json",
     "byte_order",
@@ -161,6 +162,22 @@ class Merger:
     def totals(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """The numbers of distinct pre-tokens, occurrences and bytes of text, first of the output, then of the dropped sums."""
 
+@final
+class Neighbours:
+    """Upper bounds of the counts of neighbouring tokens in texts, by which texts are cut into runs for `train` with `words_max`.
+    `tokens`: the bytes of every token, by id. `n_bits`: of the number of slots, which take 4 bytes each. Texts are
+    large_list<uint32> arrays of ids, with their counts as a uint64 array."""
+    def __new__(cls, tokens: Sequence[bytes], words_max: int, token_bytes_max: int | None, n_bits: int) -> Self: ...
+    def note(self, texts: Any, counts: Any) -> None:
+        """Adds the neighbours in the texts."""
+    def n_tokens(self) -> int:
+        """The number of tokens of the texts noted so far, each text as often as its count says."""
+    def count_of_nth(self, n: int) -> int:
+        """A power of two that at least n of the bounds reach; 1 if fewer are above 0."""
+    def count_runs(self, texts: Any, counts: Any, floor: int, counter: Counter) -> None:
+        """Adds the runs of two tokens or more of the texts to a Counter, as bytes of uint32 ids. A run ends between two tokens
+        whose bound is below `floor`, or which may not become one token."""
+
 def train(
     pretokens: Any,
     counts: Any | None,
@@ -175,6 +192,7 @@ def train(
     progress: Callable[[int, int], None] | None,
     checkpoint_every: int | None,
     checkpoint: Callable[[Any, bytes], None] | None,
+    words_max: int | None = None,
 ) -> tuple[bytes, int, list[bytes]]:
     """The merges, the number of tokens in the text after the last merge, and the bytes of the new tokens, by id.
 
@@ -185,7 +203,8 @@ def train(
     Training stops after `n_tokens_max` new tokens, or when no pair has a count of `pair_count_min`. A pair whose bytes are in
     `forbidden` is never merged. `progress(tokens_done, merges_done)` is called now and then. `checkpoint(words, merges)` is
     called after every `checkpoint_every` merges, with a table `ids: large_list<uint32>, count: uint64` of the present pre-tokens
-    and with this call's merges. Another call resumes from these words, their counts and all tokens so far.
+    and with this call's merges. Another call resumes from these words, their counts and all tokens so far. With `words_max`, a
+    token has at most so many words (runs of bytes without white space) and no ": ", and no token is made twice.
     """
 
 def train_parity(

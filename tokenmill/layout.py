@@ -10,6 +10,7 @@ RAW_DIRECTORY = "data/raw"  # unless source.glob says otherwise
 OBJECTS_FILE = "data/objects.json"  # the documents in object storage, for DVC
 COUNTS_FILE = "data/counts/counts.parquet"
 COUNTS_GROUPS_DIRECTORY = "data/counts/groups"  # only with count.by
+SUPERWORDS_COUNTS_FILE = "data/counts/superwords.parquet"  # only with count.superwords
 COUNTS_REPORT_FILE = "data/counts/report.json"
 PROVENANCE_FILE = "data/counts/provenance.json"
 TOKENIZER_DIRECTORY = "data/tokenizer"

@@ -72,9 +72,14 @@ class Card(Record):
 
 
 def measure_training(
-    counts: pa.Table, tokenizer: Tokenizer, params: TrainVocab, shards: Sequence[CountedShard]
+    counts: pa.Table,
+    tokenizer: Tokenizer,
+    params: TrainVocab,
+    shards: Sequence[CountedShard],
+    of_text: tuple[int, int] | None = None,
 ) -> Training:
-    """The training data, and the tokenizer's efficiency on it. `bytes_per_token` is exact, from the counts of all pre-tokens."""
+    """The training data, and the tokenizer's efficiency on it. `bytes_per_token` is exact, from the counts of all pre-tokens.
+    `of_text`: the bytes and tokens of the text, where tokens hold several pre-tokens; None: they are counted here."""
     assert tokenizer.model is not None
     whole = Tokenizer(replace(tokenizer.model, steps=()))  # outside its text, a pre-token might be split further
     text_bytes = n_tokens = n_pretokens = 0
@@ -89,6 +94,8 @@ def measure_training(
         n_tokens += pc.sum(pc.multiply_checked(lengths, times)).as_py()
         for script, n in characters_by_script(pretokens.cast(pa.large_string()), times).items():
             scripts[script] = scripts.get(script, 0) + n
+    if of_text is not None:
+        text_bytes, n_tokens = of_text
     n_characters = max(sum(scripts.values()), 1)
     return Training(
         pair_count_min=params.pair_count_min,

@@ -146,6 +146,16 @@ class Params(Record):
             raise ValueError("parity: found without groups; allowed: with count.by, like by: lang")
         return train_vocab
 
+    @field_validator("train_vocab")
+    @classmethod
+    def _superwords_of_counts(cls, train_vocab: TrainVocab, info: ValidationInfo) -> TrainVocab:
+        count = info.data.get("count")
+        if train_vocab.superwords is not None and count is not None and count.superwords is None:
+            raise ValueError(
+                "superwords: found without counts for them; allowed: with count.superwords, like superwords: superbpe"
+            )
+        return train_vocab
+
     @field_validator("encode")
     @classmethod
     def _chat_with_conversations(cls, encode: Encode, info: ValidationInfo) -> Encode:

@@ -14,6 +14,7 @@ from pydantic import (
 from tokenmill.config.parity_params import Parity
 from tokenmill.config.record import Record
 from tokenmill.config.source_params import Globs
+from tokenmill.config.superwords_params import Superwords
 from tokenmill.conform.consumers import CONSUMERS
 from tokenmill.counts.weights import weight_of
 from tokenmill.errors import did_you_mean
@@ -37,18 +38,31 @@ def _rational(weights: object) -> object:
 class Count(Record):
     """How text is split into pre-tokens, how much each shard counts, and which pre-tokens are dropped.
 
-    `by`: what makes groups of documents, whose pre-tokens are also counted by themselves: a column, or BY_SOURCES. `partitions`:
-    how many parts the counts are divided into, each of which is added up by itself; it changes no byte of the result.
-    `approximate`: always None; a params.yaml of an earlier version may still have the key."""
+    `by`: what makes groups of documents, whose pre-tokens are also counted by themselves: a column, or BY_SOURCES. `superwords`:
+    the pattern of a second count, whose pre-tokens hold several words, for train_vocab.superwords; null: there is none.
+    `partitions`: how many parts the counts are divided into, each of which is added up by itself; it changes no byte of the
+    result. `approximate`: always None; a params.yaml of an earlier version may still have the key."""
 
     pattern: str | None = Field(min_length=1)
     count_min: int = Field(ge=1, lt=2**64)
     weights: Annotated[dict[str, int | str], BeforeValidator(_rational)]
     by: str | None = Field(default=None, min_length=1)
+    superwords: str | None = Field(default=None, min_length=1)
     approximate: None = Field(
         default=None, description="only null, in a params.yaml of an earlier version; counts are always exact"
     )
     partitions: int = Field(default=1, ge=1, le=4096)
+
+    @field_validator("superwords")
+    @classmethod
+    def _whole_weights(cls, superwords: str | None, info: ValidationInfo) -> str | None:
+        for glob, weight in (info.data.get("weights") or {}).items():
+            if superwords is not None and weight_of(weight).denominator != 1:
+                raise ValueError(
+                    f"found together with the weight {weight} of {glob!r}; allowed: only with whole weights, since most sentences "
+                    "occur once, and a sum is rounded. Multiply all weights by the same number"
+                )
+        return superwords
 
     @field_validator("approximate", mode="before")
     @classmethod
@@ -110,6 +124,7 @@ class TrainVocab(Record):
     forbid: list[Annotated[str, Field(min_length=1)]] = Field(default=[])
     protect: list[Annotated[str, Field(min_length=1)]] = Field(default=[])
     parity: Parity | None = None
+    superwords: Superwords | None = None
     bos_token: str | None = None
     eos_token: str | None = None
     pad_token: str | None = None
@@ -201,6 +216,31 @@ class TrainVocab(Record):
                 shown = "a tokenizer" if isinstance(found, Record) else found
                 raise ValueError(f"found together with {name}: {shown}; allowed: only with {name}: {unused or 'null'}")
         return parity
+
+    @field_validator("superwords")
+    @classmethod
+    def _without_others(cls, superwords: Superwords | None, info: ValidationInfo) -> Superwords | None:
+        for name, unused in (
+            ("score", "count"),
+            ("vocab_sizes", []),
+            ("extend", None),
+            ("trim", None),
+            ("parity", None),
+        ):
+            if superwords and (found := info.data.get(name, unused)) != unused:
+                shown = f"{name} of its own" if isinstance(found, Record) else f"{name}: {found}"
+                raise ValueError(
+                    f"found together with {shown}; allowed: only with {name}: {'null' if unused is None else unused}"
+                )
+        return superwords
+
+    @property
+    def transition_size(self) -> int:
+        """The tokens of the vocabulary when tokens of several words begin; all of them without superwords."""
+        smallest = N_BYTES + len(self.special_tokens)
+        if self.superwords is None:
+            return self.vocab_size
+        return smallest + round(self.superwords.transition * (self.vocab_size - smallest))
 
     @property
     def base(self) -> tuple[str, str, str] | None:

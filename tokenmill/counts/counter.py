@@ -74,6 +74,10 @@ class Counter:
                 raise CorpusError(f"from text {n_texts} on: {error}") from None
             n_texts += len(piece)
 
+    def add_runs(self, neighbours: _core.Neighbours, texts: Any, counts: Any, floor: int) -> None:
+        """Counts the runs of the texts in place of their pre-tokens; see `_core.Neighbours.count_runs`. Raises as `update` does."""
+        neighbours.count_runs(texts, counts, floor, self._counter)
+
     @property
     def n_runs(self) -> int:
         """The number of runs spilled so far."""

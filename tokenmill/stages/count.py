@@ -25,6 +25,7 @@ from tokenmill.layout import (
     COUNTS_REPORT_FILE,
     PROVENANCE_FILE,
     SCRATCH_DIRECTORY,
+    SUPERWORDS_COUNTS_FILE,
 )
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.unit_drops import drop_lists
@@ -33,7 +34,7 @@ from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.rounds import Round, Stage, do
 from tokenmill.stages.count_groups import refuse_groups, refuse_many
 from tokenmill.stages.count_sums import SCRATCH_PREFIX, PartialCounts, part_name, partition_sums, sums_of
-from tokenmill.stages.count_units import CountFacts, CountTask, count_keys, groups_of
+from tokenmill.stages.count_units import CountFacts, CountTask, count_keys, groups_of, superwords_name
 from tokenmill.storage.atomic import write_atomic, write_directory
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import Done
@@ -75,6 +76,11 @@ def count(project: Project, output: Path) -> Stage:
             write_batches(total, path)
         dropped += total.dropped
         report = report_of(params, facts, total.kept, dropped)
+        if params.superwords is not None:
+            sentences = sum_of_runs(_sentences(tasks, done, by_weight), scratch, kept_bytes)
+            with write_atomic(directory / Path(SUPERWORDS_COUNTS_FILE).name) as path:
+                write_batches(sentences, path)
+            report["superwords"] = {"pattern": params.superwords, "pretokens_distinct": sentences.kept.n_distinct}
         with write_atomic(directory / Path(COUNTS_REPORT_FILE).name) as path:
             path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         write_provenance(_provenance(project, samples), directory / Path(PROVENANCE_FILE).name)
@@ -111,6 +117,18 @@ def _files(
         for i, (pieces, name) in enumerate(one.facts.groups):
             if weights[pieces]:
                 yield i, weights[pieces], name, task, one
+
+
+def _sentences(
+    tasks: Sequence[CountTask], done: Sequence[Done[CountFacts]], by_weight: Mapping[str, Mapping[Fraction, list[int]]]
+) -> list[Run]:
+    """The counts of count.superwords with a weight above 0."""
+    return [
+        Run.of_parquet(one.folder / superwords_name(i), weight)
+        for task, one in zip(tasks, done, strict=True)
+        for i, weight in enumerate(by_weight[task.name])
+        if weight
+    ]
 
 
 def _tasks(
@@ -173,10 +191,11 @@ def count_nothing(root: Path) -> StageSummary:
 def check_settings(root: Path, params: Count, spill_directory: str | None) -> None:
     """Raises PatternError for a pattern that does not compile or that other libraries read differently, and ParamsError or
     CorpusError for a folder to spill to that is missing, and for wrong weights."""
-    try:
-        pre_tokenizer_of(steps_of(params.pattern))
-    except PatternError as error:
-        raise PatternError("params.yaml: count.pattern", f"{str(error).removeprefix('pattern: ')}") from None
+    for key, pattern in (("pattern", params.pattern), ("superwords", params.superwords)):
+        try:
+            pre_tokenizer_of(steps_of(pattern))
+        except PatternError as error:
+            raise PatternError(f"params.yaml: count.{key}", f"{str(error).removeprefix('pattern: ')}") from None
     if spill_directory is not None and not (root / spill_directory).is_dir():
         raise ParamsError(
             f"run.spill_directory: {root / spill_directory}",

@@ -50,6 +50,7 @@ class CountFacts(msgspec.Struct, frozen=True):
 
 class CountTask(Task[CountFacts], frozen=True, kw_only=True):
     """Counts the pre-tokens of one unit into one file for each group of its pieces, and of its documents if count.by asks for it.
+    With count.superwords, the pre-tokens of that pattern are counted into one more file for each group of pieces.
 
     `groups`: the groups, as indices of pieces. `drops`: the documents to leave out. `samples`: takes texts of the corpus.
     `kept_mb`: the memory for counts. `scratch`: the folder where counters spill what exceeds it.
@@ -67,7 +68,7 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
     def run(self, folder: Path, advance: Advance) -> CountFacts:
         """Writes the counts (see Task)."""
         assert self.unit is not None
-        unit, by = self.unit, self.params.by
+        unit, by, superwords = self.unit, self.params.by, self.params.superwords
         pieces_of = {piece: i for i, pieces in enumerate(self.groups) for piece in pieces}
         with scratch_directory(self.scratch, SCRATCH_PREFIX) as own_scratch:
             counters: dict[tuple[int, str], Counter] = {}
@@ -79,6 +80,10 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
                     counters[place] = Counter(self.params.pattern, kept_mb, threads=1, spill_directory=own_scratch)
                 return counters[place]
 
+            of_sentences = [
+                Counter(superwords, max(1, self.kept_mb // 2 // len(self.groups)), 1, own_scratch)
+                for _ in (self.groups if superwords is not None else ())
+            ]
             if by is None:
                 for i in range(len(self.groups)):
                     counter_of((i, ""))
@@ -92,22 +97,34 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
                 else:
                     for piece, name, texts in groups_in(unit, batch, by):
                         counter_of((pieces_of[piece], name)).update(texts)
+                for i, counter in enumerate(of_sentences):
+                    for piece, one in batch.by_piece() if len(of_sentences) > 1 else [(self.groups[0][0], batch)]:
+                        if pieces_of[piece] == i:
+                            counter.update(one.texts)
                 n_documents += len(batch.texts)
                 text_bytes += batch.text_bytes
             places = sorted(counters)
             for i, place in enumerate(places):
                 write_batches(counters[place].batches(), folder / part_name(i))
+            for i, counter in enumerate(of_sentences):
+                write_batches(counter.batches(), folder / superwords_name(i))
         return CountFacts(n_documents, text_bytes, left_out(documents.left), places)
 
     def _kept_mb(self, unit: Unit, n_counters: int) -> int:
         """The memory of one more counter. Groups of a column are not known before, so the first ones share half of the memory, and
         all that may follow the other half."""
+        kept_mb = self.kept_mb if self.params.superwords is None else self.kept_mb // 2
         if self.params.by is None:
-            return max(1, self.kept_mb // len(self.groups))
+            return max(1, kept_mb // len(self.groups))
         if self.params.by == BY_SOURCES:
             names = {(i, source_name(unit.pieces[piece].shard)) for i, some in enumerate(self.groups) for piece in some}
-            return max(1, self.kept_mb // len(names))
-        return max(1, self.kept_mb // 2 // (_COUNTERS_EXPECTED if n_counters < _COUNTERS_EXPECTED else GROUPS_MAX))
+            return max(1, kept_mb // len(names))
+        return max(1, kept_mb // 2 // (_COUNTERS_EXPECTED if n_counters < _COUNTERS_EXPECTED else GROUPS_MAX))
+
+
+def superwords_name(group: int) -> str:
+    """The name of the file with the counts of count.superwords for one group of a unit's pieces."""
+    return f"superwords.{group}.parquet"
 
 
 def count_keys(
@@ -122,6 +139,7 @@ def count_keys(
         "code": code_digest("count"),
         "pattern": params.pattern,
         "by": params.by,
+        "superwords": params.superwords,
     }
     return {
         unit.name: unit_key(

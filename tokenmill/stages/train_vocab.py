@@ -26,13 +26,21 @@ from tokenmill.counts.groups import read_groups
 from tokenmill.counts.spill import open_parquet
 from tokenmill.counts.table import read_counts
 from tokenmill.errors import CountsError, ParamsError
-from tokenmill.layout import COUNTS_FILE, COUNTS_GROUPS_DIRECTORY, PROVENANCE_FILE, TOKENIZER_DIRECTORY, TRAINING_FILE
+from tokenmill.layout import (
+    COUNTS_FILE,
+    COUNTS_GROUPS_DIRECTORY,
+    PROVENANCE_FILE,
+    SUPERWORDS_COUNTS_FILE,
+    TOKENIZER_DIRECTORY,
+    TRAINING_FILE,
+)
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.rounds import Round, Stage, Task, do
 from tokenmill.special_tokens import listed
 from tokenmill.stages.train_vocab_learn import LearnFacts, learn_task
 from tokenmill.stages.train_vocab_parity import parity_line, parity_report, parity_task
+from tokenmill.stages.train_vocab_superwords import both_phases, superwords_line, superwords_report, superwords_task
 from tokenmill.stages.train_vocab_trim import trim_task
 from tokenmill.storage.atomic import sha256_directory, write_atomic, write_directory
 from tokenmill.summary import StageSummary
@@ -74,25 +82,34 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
     else:
         task = learn_task(root, params, memory, table, base)
     [done] = yield from do(Round("train-vocab", [task], LearnFacts))
+    facts = done.facts
+    if asked.superwords:
+        sentences = counted / Path(SUPERWORDS_COUNTS_FILE).name
+        task = superwords_task(root, params, memory, sentences, Tokenizer.load(done.folder / "0000.json"))
+        [done] = yield from do(Round("train-vocab", [task], LearnFacts))
+        facts = both_phases(facts, done.facts)
     tokenizers = [Tokenizer.load(done.folder / name) for name in sorted(done.files)]
     counts = read_counts(table)
-    report = _report(counts, tokenizers[0], done.facts)
+    report = _report(counts, tokenizers[0], facts)
     if keys := [name for name in ("forbid", "protect") if getattr(asked, name)]:
-        report["n_refused"] = done.facts.n_refused
-        say(f"train-vocab: train_vocab.{' and '.join(keys)} refused {done.facts.n_refused:,} tokens")
+        report["n_refused"] = facts.n_refused
+        say(f"train-vocab: train_vocab.{' and '.join(keys)} refused {facts.n_refused:,} tokens")
     if base and asked.trim:
         report["last_merge_count"] = None
         report["trimmed"] = {
             "digest": base.digest,
             "n_tokens_dropped": base.vocab_size - tokenizers[0].vocab_size,
-            "last_count": done.facts.last_count,
+            "last_count": facts.last_count,
             "n_text_tokens_before": int(ids_in_counts(base, counts, memory.own_threads).sum()),
         }
     if base and asked.extend:
         report["extended"] = _changes(root, provenance, base, tokenizers[0], asked.extend, memory)
     if groups and asked.parity:
-        report["parity"] = parity_report(asked.parity, groups.by, done.facts.groups)
+        report["parity"] = parity_report(asked.parity, groups.by, facts.groups)
         say(parity_line(report["parity"]))
+    if facts.superwords:
+        report["superwords"] = superwords_report(facts.superwords)
+        say(superwords_line(report["superwords"], facts.n_text_tokens))
     named = {
         "begin_of_document": asked.bos_token or params.encode.framing[0],
         "end_of_document": asked.eos_token or params.encode.framing[1],
@@ -111,7 +128,8 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
                 pq.write_table(id_map(base, tokenizers[0]), path, compression="zstd", write_statistics=False)
         golden = make_golden(directory, tokenizers[0], provenance.samples)
         write_golden(golden, directory)
-        training = measure_training(counts, tokenizers[0], asked, provenance.shards)
+        of_text = (facts.superwords.text_bytes, facts.n_text_tokens) if facts.superwords else None
+        training = measure_training(counts, tokenizers[0], asked, provenance.shards, of_text)
         card = make_card(tokenizers[0], golden, params.publish.license, training)
         write_card(card, directory)
         write_program(directory)
@@ -199,6 +217,8 @@ def _check_fits(tables: Sequence[Path], memory: Memory) -> None:
 def _report(counts: pa.Table, tokenizer: Tokenizer, facts: LearnFacts) -> dict[str, Any]:
     n_bytes = pc.binary_length(counts["pretoken"]).cast("uint64")
     text_bytes = pc.sum(pc.multiply_checked(n_bytes, counts["count"])).as_py() or 0
+    if facts.superwords:
+        text_bytes = facts.superwords.text_bytes  # nothing of it is below count.count_min
     return {
         "n_distinct_pretokens": counts.num_rows,
         "n_pretokens": pc.sum(counts["count"]).as_py() or 0,

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import msgspec
@@ -31,9 +31,19 @@ class GroupTokens(msgspec.Struct, frozen=True):
     n_tokens: int
 
 
+class SuperwordsFacts(msgspec.Struct, frozen=True):
+    """The figures of the second phase: see tokenmill.training.superwords.Superwords. `n_tokens_before`: the tokens of the first
+    phase's vocabulary. `n_by_words`: pairs of a number of words and a number of tokens."""
+
+    n_tokens_before: int
+    text_bytes: int
+    n_text_tokens_before: int
+    n_by_words: list[tuple[int, int]]
+
+
 class LearnFacts(msgspec.Struct, frozen=True):
     """The figures of a training (see Learned), whose tokenizers are files. `last_count` of a trimming: see Trimmed. `groups`: only
-    with train_vocab.parity."""
+    with train_vocab.parity. `superwords`: only of the second phase of train_vocab.superwords."""
 
     n_merges: int
     last_count: int | None
@@ -41,6 +51,7 @@ class LearnFacts(msgspec.Struct, frozen=True):
     n_refused: int = 0
     n_left_out: int = 0
     groups: list[GroupTokens] = []
+    superwords: SuperwordsFacts | None = None
 
     def __str__(self) -> str:
         return f"{self.n_merges:,} merges"
@@ -89,10 +100,13 @@ def goal_of(asked: TrainVocab) -> Goal:
 
 
 def learn_task(root: Path, params: Params, memory: Memory, table: Path, base: Tokenizer | None) -> LearnTask:
-    """The task that learns what params.yaml asks for from the counts in `table`. `base`: the tokenizer to extend, or None."""
-    asked, pattern, every = params.train_vocab, params.count.pattern, params.run.checkpoint_every
+    """The task that learns what params.yaml asks for from the counts in `table`, with train_vocab.superwords only the first phase.
+    `base`: the tokenizer to extend, or None."""
+    asked, pattern = params.train_vocab, params.count.pattern
     goal = goal_of(asked)
-    sizes = [asked.vocab_size, *asked.vocab_sizes]
+    if asked.superwords:
+        goal = replace(goal, pad_vocab_to=1)
+    sizes = [asked.transition_size, *asked.vocab_sizes]
     key = unit_key(
         stage="train-vocab",
         code=code_digest("train-vocab"),
@@ -104,7 +118,7 @@ def learn_task(root: Path, params: Params, memory: Memory, table: Path, base: To
         goal=asdict(goal),
     )
     return LearnTask(
-        name=f"{asked.vocab_size:,} tokens",
+        name=f"{sizes[0]:,} tokens",
         key=key,
         table=table,
         base=base,
@@ -113,5 +127,11 @@ def learn_task(root: Path, params: Params, memory: Memory, table: Path, base: To
         sizes=sizes,
         goal=goal,
         threads=memory.own_threads,
-        checkpoint=Checkpoint(root / CHECKPOINT_DIRECTORY, every) if every else None,
+        checkpoint=checkpoint_of(root, params),
     )
+
+
+def checkpoint_of(root: Path, params: Params) -> Checkpoint | None:
+    """Where a training saves its state, and how often; None if it does not."""
+    every = params.run.checkpoint_every
+    return Checkpoint(root / CHECKPOINT_DIRECTORY, every) if every else None

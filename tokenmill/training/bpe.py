@@ -45,7 +45,8 @@ _LEARNED = struct.Struct("<IIIQ")  # a merge as the core gives it: left, right, 
 @dataclass(frozen=True)
 class Goal:
     """When learning stops and which pair it merges first; see `train_vocab`. `forbid`, `protect`: regexes over bytes. A token in
-    which one of `forbid` is found is not made, nor one in which one of `protect` is found and which is not all of its match."""
+    which one of `forbid` is found is not made, nor one in which one of `protect` is found and which is not all of its match.
+    `words_max`: see tokenmill.training.superwords; None for tokens within words."""
 
     pair_count_min: int = 2
     token_bytes_max: int | None = None
@@ -53,6 +54,7 @@ class Goal:
     pad_vocab_to: int = 1
     forbid: Sequence[str] = ()
     protect: Sequence[str] = ()
+    words_max: int | None = None
 
     def refusal(self) -> Callable[[bytes], bool] | None:
         """Whether a token is refused, as a function; None if no token is."""
@@ -160,7 +162,7 @@ def learn(
         from tokenmill.counts.table import check_schema
 
         check_schema(counts, "counts")
-    return _learn_allowed(start, counts, vocab_sizes, goal, running)
+    return learn_allowed(start, counts, vocab_sizes, goal, running)
 
 
 def start_of(vocab_sizes: Sequence[int], pattern: str | None, special_tokens: Sequence[str], goal: Goal) -> Start:
@@ -216,7 +218,7 @@ def extend(
     words = pa.chunked_array(chunks, pa.large_list(pa.uint32()))
     # Old merges run before new ones, so a second way to make an old token could never apply: no new pair may make one.
     forbidden = [*model.tokens.values(), *(one.text.encode() for one in model.added)]
-    return _learn_allowed(Start(model, forbidden, words), counts, [vocab_size], goal, running)
+    return learn_allowed(Start(model, forbidden, words), counts, [vocab_size], goal, running)
 
 
 def changed_documents(old: Tokenizer, new: Tokenizer, texts: Texts) -> int:
@@ -233,7 +235,7 @@ def changed_documents(old: Tokenizer, new: Tokenizer, texts: Texts) -> int:
     )
 
 
-def _learn_allowed(
+def learn_allowed(
     start: Start, counts: pa.Table | Counter, vocab_sizes: Sequence[int], goal: Goal, running: Running
 ) -> Learned:
     """Trains again without the tokens that `goal` refuses, until none of them is made.
@@ -268,7 +270,7 @@ def _learn(
         from tokenmill.training.checkpoint import key_of
 
         counts = counts.finish() if isinstance(counts, Counter) else counts
-        limits = (n_tokens_max, goal.score, goal.pair_count_min, goal.token_bytes_max, *start.refused)
+        limits = (n_tokens_max, goal.score, goal.pair_count_min, goal.token_bytes_max, goal.words_max, *start.refused)
         key = key_of(counts, _core.CODE_HASH, model, *limits)
         kept = checkpoint.load(key)
     source: tuple[Any, Any | None]
@@ -292,7 +294,7 @@ def _learn(
     learned, n_text_tokens, new_tokens = _core.train(
         *source,
         tokens,
-        len(first),
+        _N_BYTES if goal.words_max else len(first),
         n_tokens_max - (len(tokens) - len(first)),
         goal.score,
         goal.pair_count_min,
@@ -302,6 +304,7 @@ def _learn(
         show,
         checkpoint.every if checkpoint else None,
         keep if checkpoint else None,
+        goal.words_max,
     )
     merges = earlier + learned
     tokens += new_tokens

@@ -99,6 +99,20 @@ impl Counts {
         }
     }
 
+    /// Counts a pre-token `n` times. After an error the counts cannot be used any more.
+    pub fn add(&mut self, pretoken: &[u8], n: u64, spill: &Spill<'_>) -> Result<()> {
+        self.check()?;
+        let table = &mut self.tables[0];
+        let added = match table.slot(pretoken) {
+            Some(count) => increase(count, n, pretoken),
+            None => spill_table(table, pretoken, spill).and_then(|()| {
+                table.slot(pretoken).map_or_else(|| Err(too_long(pretoken)), |count| increase(count, n, pretoken))
+            }),
+        };
+        self.is_broken = added.is_err();
+        added
+    }
+
     /// The memory of all tables, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.tables.iter().map(Table::memory_bytes).sum()
@@ -173,8 +187,13 @@ impl Tally<'_> {
 
 #[inline]
 fn increment(count: &mut u64, pretoken: &[u8]) -> Result<()> {
+    increase(count, 1, pretoken)
+}
+
+#[inline]
+fn increase(count: &mut u64, n: u64, pretoken: &[u8]) -> Result<()> {
     *count = count
-        .checked_add(1)
+        .checked_add(n)
         .ok_or_else(|| CoreError::Counts(format!("the count of {:?} exceeds 64 bits.", lossy(pretoken))))?;
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::calls::run;
 use super::texts::Texts;
 use crate::count::merge_runs::{CountsBatch, GROUP, Limits, Merge, RUN, Rows, Step, Sum, Totals};
 use crate::count::{Counts, Drain};
-use crate::parallel::interrupt::{self, CoreError, guarded};
+use crate::parallel::interrupt::{self, CoreError, Stop, guarded};
 use crate::split::pattern::Pattern;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
@@ -87,6 +87,25 @@ impl Counter {
 }
 
 impl Counter {
+    /// Calls `add_all` with a function that counts a pre-token so many times.
+    pub(super) fn add_with(
+        &self,
+        py: Python<'_>,
+        add_all: impl Fn(&Stop<'_>, &mut dyn FnMut(&[u8], u64) -> interrupt::Result<()>) -> interrupt::Result<()> + Sync,
+    ) -> PyResult<()> {
+        let raised = Mutex::new(None);
+        let spill = |drain: Drain| self.spill(drain, &raised);
+        let done = run(py, |stop| {
+            let mut counts = self.counts()?;
+            let _updating = Updating::new(&self.updated_by);
+            add_all(stop, &mut |pretoken, n| counts.add(pretoken, n, &spill))
+        });
+        match raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => done,
+        }
+    }
+
     /// Drops the rest of what `next_batch` has begun to hand out.
     pub(super) fn forget(&self) {
         *locked(&self.drained) = None;

@@ -14,6 +14,7 @@ mod ints;
 mod normalizing;
 mod parity;
 mod reading;
+mod superwords;
 mod texts;
 mod training;
 
@@ -71,6 +72,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<counting::Merger>()?;
     module.add_class::<encoding::PyEncoder>()?;
     module.add_class::<finding::TextFinder>()?;
+    module.add_class::<superwords::Neighbours>()?;
     module.add_function(wrap_pyfunction!(patterns, module)?)?;
     module.add_function(wrap_pyfunction!(patterns_like, module)?)?;
     module.add_function(wrap_pyfunction!(byte_order_py, module)?)?;

@@ -56,10 +56,10 @@ pub(super) fn train_parity<'py>(
         let mut starts = Vec::with_capacity(groups.len());
         for (source, ratio) in groups.into_iter().zip(ratios) {
             let measure = match dev.as_mut().and_then(Iterator::next) {
-                Some(source) => Measure::Dev(source.words(&tokens, stop)?),
+                Some(source) => Measure::Dev(source.words(&tokens, false, stop)?),
                 None => Measure::Ratio(ratio),
             };
-            starts.push(GroupStart { words: source.words(&tokens, stop)?, measure });
+            starts.push(GroupStart { words: source.words(&tokens, false, stop)?, measure });
         }
         learn(starts, &tokens, &goal, &done, stop)
     };

@@ -32,7 +32,7 @@ const MERGE_BYTES: usize = 20;
 #[allow(clippy::too_many_arguments)] // Python passes plain arguments; Goal groups them for the core
 #[pyo3(signature = (
     pretokens, counts, tokens, n_first, n_tokens_max, score, pair_count_min, token_bytes_max, forbidden, threads,
-    progress, checkpoint_every, checkpoint,
+    progress, checkpoint_every, checkpoint, words_max=None,
 ))]
 pub(super) fn train<'py>(
     py: Python<'py>,
@@ -49,6 +49,7 @@ pub(super) fn train<'py>(
     progress: Option<Py<PyAny>>,
     checkpoint_every: Option<u64>,
     checkpoint: Option<Py<PyAny>>,
+    words_max: Option<usize>,
 ) -> PyResult<Answer<'py>> {
     let source = match (pretokens.cast::<Counter>(), counts) {
         (Ok(counter), None) => Source::Counter(counter.get()),
@@ -66,6 +67,7 @@ pub(super) fn train<'py>(
         pair_count_min,
         token_bytes_max: token_bytes_max.unwrap_or(usize::MAX),
         forbidden: &forbidden.into_iter().collect(),
+        words_max,
         threads,
         checkpoint_every: checkpoint_every.filter(|_| checkpoint.is_some()),
     };
@@ -91,7 +93,7 @@ pub(super) fn train<'py>(
         })
     };
     let work = |stop: &Stop| {
-        let words = source.words(&tokens, stop)?;
+        let words = source.words(&tokens, words_max.is_some(), stop)?;
         learn(Start { words, tokens, n_first }, &goal, &done, stop, &mut keep)
     };
     let learned = run_showing(py, work, Some(&show));
@@ -146,8 +148,9 @@ pub(super) enum Source<'c> {
 }
 
 impl Source<'_> {
-    /// The pre-tokens as ids of `tokens`. A counter is empty afterwards, even after an error.
-    pub(super) fn words(self, tokens: &[Vec<u8>], stop: &Stop) -> interrupt::Result<WordsBuilder> {
+    /// The pre-tokens as ids of `tokens`. A counter is empty afterwards, even after an error. `one_cell`: each token takes one cell,
+    /// and not one for each byte.
+    pub(super) fn words(self, tokens: &[Vec<u8>], one_cell: bool, stop: &Stop) -> interrupt::Result<WordsBuilder> {
         let mut words = WordsBuilder::default();
         match self {
             Self::Counter(counter) => {
@@ -160,7 +163,7 @@ impl Source<'_> {
                 let numbers = counts.iter().flat_map(|chunk| chunk.as_primitive::<UInt64Type>().values());
                 let mut numbers = numbers.copied();
                 for chunk in &pretokens {
-                    add_words(&mut words, chunk, tokens, &mut numbers, stop)?;
+                    add_words(&mut words, chunk, tokens, one_cell, &mut numbers, stop)?;
                 }
             }
         }
@@ -202,6 +205,7 @@ fn add_words(
     words: &mut WordsBuilder,
     chunk: &ArrayRef,
     tokens: &[Vec<u8>],
+    one_cell: bool,
     counts: &mut impl Iterator<Item = u64>,
     stop: &Stop,
 ) -> interrupt::Result<()> {
@@ -216,7 +220,7 @@ fn add_words(
         }
         return lists.offsets().windows(2).zip(&mut counts).try_for_each(|(ends, count)| {
             let ids = values.values()[ends[0] as usize..ends[1] as usize].iter().copied();
-            words.add(ids, count?, |id| tokens[id as usize].len())
+            words.add(ids, count?, |id| if one_cell { 1 } else { tokens[id as usize].len() })
         });
     }
     let id_of = ids_of_bytes();
@@ -233,7 +237,7 @@ fn ids_of_bytes() -> [u32; 256] {
     id_of
 }
 
-/// The most cells that a chunk of pre-tokens can take, if they are bytes.
+/// The most cells that a chunk of pre-tokens can take, if each token takes one cell.
 fn n_cells_of(chunk: &ArrayRef) -> usize {
     fn of<O: OffsetSizeTrait>(binary: &GenericBinaryArray<O>) -> usize {
         let offsets = binary.value_offsets();
@@ -242,6 +246,7 @@ fn n_cells_of(chunk: &ArrayRef) -> usize {
     match chunk.data_type() {
         DataType::Binary => of(chunk.as_binary::<i32>()),
         DataType::LargeBinary => of(chunk.as_binary::<i64>()),
+        DataType::LargeList(_) => chunk.as_list::<i64>().values().len() + chunk.len(),
         _ => 0,
     }
 }

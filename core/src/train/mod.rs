@@ -11,6 +11,7 @@ pub mod pairs;
 pub mod parity;
 pub mod parity_queue;
 pub mod score;
+pub mod superwords;
 pub mod words;
 
 use crate::hash::Seed;
@@ -19,6 +20,7 @@ use crate::parallel::threads::in_threads;
 use crate::train::pair_queue::PairQueue;
 use crate::train::pairs::{Pairs, ids_of};
 use crate::train::score::{ByBytesSaved, ByCount, ByWordPiece, Score, Scoring, Side};
+use crate::train::superwords::Outlines;
 use crate::train::words::{Found, ID_MAX, Joint, Words, WordsBuilder};
 use hashbrown::HashTable;
 use rustc_hash::FxHashSet;
@@ -47,6 +49,8 @@ pub struct Goal<'a> {
     pub token_bytes_max: usize,
     /// Byte strings that must not become tokens.
     pub forbidden: &'a FxHashSet<Vec<u8>>,
+    /// The most words of a token, if tokens may have several (see `superwords`). No token is then made twice.
+    pub words_max: Option<usize>,
     /// The number of threads.
     pub threads: usize,
     /// The number of merges between two checkpoints.
@@ -146,7 +150,7 @@ struct Trainer<'a, S: Scoring> {
 impl<'a, S: Scoring> Trainer<'a, S> {
     fn new(start: Start, goal: &'a Goal<'a>, stop: &Stop) -> Result<Self> {
         let words = start.words.build()?;
-        let tokens = Tokens::new(&start.tokens, start.n_first)?;
+        let tokens = Tokens::new(&start.tokens, start.n_first, goal.words_max)?;
         // The last of n merges has 2 to 10 times the count of the n-th most frequent pre-token (English, C and seven languages, n
         // from 500 to 100,000), because common pre-tokens share pairs.
         let n_learned = tokens.len().saturating_sub(pairs::N_BYTES) as u64;
@@ -230,20 +234,16 @@ impl<'a, S: Scoring> Trainer<'a, S> {
             stop.check()?;
             let (left, right) = ids_of(key);
             self.tokens.join(left, right, &mut bytes);
-            if self.goal.forbidden.contains(&bytes) {
+            let is_made = self.goal.words_max.is_some() && self.tokens.find(&bytes).is_some();
+            if is_made || self.goal.forbidden.contains(&bytes) {
                 continue; // it stays in the index, because later merges may still break its places
             }
             self.pairs.take(key, &mut positions);
             let n_tokens = self.tokens.len();
-            let token = self.tokens.id_of(&bytes)?;
+            let [left_cells, right_cells] = [left, right].map(|id| self.tokens.cells(id));
+            let token = self.tokens.id_of(&bytes, left_cells + right_cells)?;
             let is_new = token as usize == n_tokens;
-            let joint = Joint {
-                left,
-                right,
-                token,
-                left_cells: self.tokens.cells(left),
-                right_cells: self.tokens.cells(right),
-            };
+            let joint = Joint { left, right, token, left_cells, right_cells };
             self.merge(&joint, &positions, stop, &mut found)?;
             let tokens = &self.tokens;
             let keep = |left, right| tokens.is_kept(left, right, self.goal.token_bytes_max);
@@ -290,7 +290,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
     fn value(&self, key: u64, count: u64) -> S::Value {
         let side = |id: u32| Side {
             count: if S::BY_SIDES { self.counts[id as usize] } else { 0 },
-            n_bytes: self.tokens.cells(id),
+            n_bytes: self.tokens.n_bytes(id),
         };
         let (left, right) = ids_of(key);
         S::value(count, side(left), side(right))
@@ -370,27 +370,37 @@ impl<'a, S: Scoring> Trainer<'a, S> {
 
 /// The bytes of all tokens, and the id for given bytes.
 struct Tokens {
-    /// The bytes of all tokens, one after another. `ends`: where each ends.
+    /// The bytes of all tokens, one after another, and where each ends.
     bytes: Vec<u8>,
     ends: Vec<usize>,
     ids: HashTable<u32>,
     seed: Seed,
-    /// The lengths, in an array of their own for the cache.
+    /// The number of cells that each takes in the text, in an array of its own for the cache: one for each byte, or with outlines
+    /// one for each token of the start, which saves memory. Then no token is made in two ways, and so with two numbers of cells.
     cells: Vec<u32>,
+    outlines: Option<Outlines>,
     n_first: usize,
     n_start: usize,
 }
 
 impl Tokens {
-    fn new(tokens: &[Vec<u8>], n_first: usize) -> Result<Self> {
-        let (bytes, ends, cells) = (Vec::new(), Vec::new(), Vec::new());
-        let mut all =
-            Self { bytes, ends, cells, ids: HashTable::new(), seed: Seed::default(), n_first, n_start: tokens.len() };
+    fn new(tokens: &[Vec<u8>], n_first: usize, words_max: Option<usize>) -> Result<Self> {
+        let mut all = Self {
+            bytes: Vec::new(),
+            ends: Vec::new(),
+            ids: HashTable::new(),
+            seed: Seed::default(),
+            cells: Vec::new(),
+            outlines: words_max.map(Outlines::new),
+            n_first,
+            n_start: tokens.len(),
+        };
         for token in tokens {
             if token.is_empty() {
                 return Err(CoreError::Tokenizer("a token has no bytes.".into()));
             }
-            all.add(token, all.seed.hash_long(token))?;
+            let cells = if words_max.is_some() { 1 } else { token.len() };
+            all.add(token, all.seed.hash_long(token), cells)?;
         }
         Ok(all)
     }
@@ -408,15 +418,20 @@ impl Tokens {
         self.cells[id as usize] as usize
     }
 
+    fn n_bytes(&self, id: u32) -> usize {
+        self.of(id).len()
+    }
+
     #[inline]
     fn is_kept(&self, left: u32, right: u32, bytes_max: usize) -> bool {
         let is_first = (left as usize) < self.n_first && (right as usize) < self.n_first;
-        is_first || self.cells(left) + self.cells(right) < bytes_max
+        let is_short = is_first || bytes_max == usize::MAX || self.n_bytes(left) + self.n_bytes(right) < bytes_max;
+        is_short && self.outlines.as_ref().is_none_or(|outlines| outlines.may_join(left, right))
     }
 
     fn of(&self, id: u32) -> &[u8] {
-        let end = self.ends[id as usize];
-        &self.bytes[end - self.cells(id)..end]
+        let start = (id as usize).checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[id as usize]]
     }
 
     /// Puts the joined bytes of two tokens into `joined`.
@@ -426,36 +441,44 @@ impl Tokens {
         joined.extend_from_slice(self.of(right));
     }
 
-    /// The id of the token with these bytes, which may be new. Two pairs with the same joined bytes are one token.
-    fn id_of(&mut self, bytes: &[u8]) -> Result<u32> {
-        let hash = self.seed.hash_long(bytes);
-        match self.ids.find(hash, |&id| self.of(id) == bytes) {
-            Some(&id) => Ok(id),
-            None => self.add(bytes, hash),
+    /// The id of the token with these bytes, if there is one.
+    fn find(&self, bytes: &[u8]) -> Option<u32> {
+        self.ids.find(self.seed.hash_long(bytes), |&id| self.of(id) == bytes).copied()
+    }
+
+    /// The id of the token with these bytes, which may be new. Two pairs with the same joined bytes are one token. `cells`: the
+    /// number that it takes in the text.
+    fn id_of(&mut self, bytes: &[u8], cells: usize) -> Result<u32> {
+        match self.find(bytes) {
+            Some(id) => Ok(id),
+            None => self.add(bytes, self.seed.hash_long(bytes), cells),
         }
     }
 
     /// The bytes of the new tokens, one after another, and the length of each.
     fn into_new(self) -> (Vec<u8>, Vec<u32>) {
-        let Self { mut bytes, cells, n_start, .. } = self;
-        let n_before: usize = cells[..n_start].iter().map(|&n| n as usize).sum();
-        bytes.drain(..n_before);
-        (bytes, cells[n_start..].to_vec())
+        let n_bytes = (self.n_start..self.len()).map(|id| self.n_bytes(id as u32) as u32).collect();
+        let Self { mut bytes, ends, n_start, .. } = self;
+        bytes.drain(..n_start.checked_sub(1).map_or(0, |last| ends[last]));
+        (bytes, n_bytes)
     }
 
     /// Adds a token. Of two tokens with the same bytes, look-ups find the later one.
-    fn add(&mut self, bytes: &[u8], hash: u64) -> Result<u32> {
+    fn add(&mut self, bytes: &[u8], hash: u64, cells: usize) -> Result<u32> {
         let id = u32::try_from(self.len()).ok().filter(|&id| id < ID_MAX);
         let id = id.ok_or_else(|| CoreError::Tokenizer("more than 2^30 tokens were asked for.".to_string()))?;
         self.bytes.extend_from_slice(bytes);
         self.ends.push(self.bytes.len());
-        self.cells.push(bytes.len() as u32);
-        let Self { bytes: held, ends, cells, seed, .. } = self;
-        let of = |id: u32| &held[ends[id as usize] - cells[id as usize] as usize..ends[id as usize]];
-        match self.ids.find_mut(hash, |&id| of(id) == bytes) {
-            Some(earlier) => *earlier = id,
-            None => _ = self.ids.insert_unique(hash, id, |&id| seed.hash_long(of(id))),
+        self.cells.push(cells as u32);
+        if let Some(outlines) = &mut self.outlines {
+            outlines.add(bytes);
         }
+        let mut ids = std::mem::take(&mut self.ids);
+        match ids.find_mut(hash, |&id| self.of(id) == bytes) {
+            Some(earlier) => *earlier = id,
+            None => _ = ids.insert_unique(hash, id, |&id| self.seed.hash_long(self.of(id))),
+        }
+        self.ids = ids;
         Ok(id)
     }
 }
@@ -487,6 +510,7 @@ mod tests {
             pair_count_min: 1 + random(3),
             token_bytes_max: [4, usize::MAX][random(2) as usize],
             forbidden: &forbidden,
+            words_max: None,
             threads: 1 + 2 * random(2) as usize,
             checkpoint_every: None,
         };

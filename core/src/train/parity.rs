@@ -64,7 +64,7 @@ pub fn train_parity(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<Learned> {
-    let tokens = Tokens::new(tokens, tokens.len())?;
+    let tokens = Tokens::new(tokens, tokens.len(), None)?;
     let order = Order::new((0..tokens.len() as u32).map(|id| tokens.of(id)));
     let groups =
         groups.into_iter().map(|start| Group::new(start, &tokens, &order, goal, stop)).collect::<Result<_>>()?;
@@ -110,12 +110,12 @@ impl Trainer<'_> {
             let (left, right) = ids_of(key);
             self.tokens.join(left, right, &mut bytes);
             let n_tokens = self.tokens.len();
-            let token = self.tokens.id_of(&bytes)?;
+            let (left_cells, right_cells) = (self.tokens.cells(left), self.tokens.cells(right));
+            let token = self.tokens.id_of(&bytes, left_cells + right_cells)?;
             let is_new = token as usize == n_tokens;
             if is_new {
                 self.order.add(&bytes);
             }
-            let (left_cells, right_cells) = (self.tokens.cells(left), self.tokens.cells(right));
             let joint = Joint { left, right, token, left_cells, right_cells };
             let count = count_in_all(&self.groups, key);
             risen.clear();

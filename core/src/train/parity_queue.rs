@@ -113,7 +113,7 @@ mod tests {
     fn the_highest_count_comes_first_and_of_equal_ones_the_last_by_text() {
         let long = |end: &str| format!("abcdefgh{end}").into_bytes();
         let texts = [b"a".to_vec(), b"b".to_vec(), b" ".to_vec(), b"a!".to_vec(), long("x"), long("y"), long("")];
-        let tokens = Tokens::new(&texts, texts.len()).unwrap();
+        let tokens = Tokens::new(&texts, texts.len(), None).unwrap();
         let order = Order::new(texts.iter().map(Vec::as_slice));
         // A space is last, since its character in tokenizer.json is Ġ.
         let by_text = [(2, 0), (1, 0), (5, 0), (4, 0), (6, 0), (3, 0), (0, 2), (0, 3), (0, 0)];

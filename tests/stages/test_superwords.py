@@ -1,0 +1,118 @@
+"""count.superwords counts sentences, and train_vocab.superwords learns tokens of several words from them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.builders.teams import cli
+from tests.conftest import Project
+from tokenmill import Tokenizer
+from tokenmill.counts.table import read_counts
+
+TEXTS = ["by the way of the people", "the way of the sea, by the sea: of the sea", "by the way of the sea."]
+
+
+def made(tmp_path: Any, superwords: str = "{transition: 0.5, words_max: 3}", pattern: str = "superbpe") -> Project:
+    assert cli(Project(tmp_path), "init", "my-tokens").returncode == 0
+    project = Project(tmp_path / "my-tokens")
+    for name, texts in (("one", TEXTS[:2]), ("two", TEXTS[2:])):
+        (project.root / "data/raw" / name).mkdir(parents=True)
+        lines = [json.dumps({"id": f"{name}{i}", "text": text}) for i, text in enumerate(texts)]
+        (project.root / "data/raw" / name / "0.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    change(
+        project,
+        ("engine: threads", "engine: inline"),
+        ("vocab_size: 16384", "vocab_size: 277"),
+        ("superwords: null           # for", f"superwords: {pattern} # for"),
+        ("superwords: null           # {", f"superwords: {superwords} # {{"),
+    )
+    return project
+
+
+def change(project: Project, *pairs: tuple[str, str]) -> None:
+    path = project.root / "params.yaml"
+    text = path.read_text(encoding="utf-8")
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new, 1)
+    path.write_text(text, encoding="utf-8")
+
+
+def training_of(project: Project) -> Any:
+    return json.loads((project.root / "data/tokenizer/training.json").read_text(encoding="utf-8"))
+
+
+def test_a_build_learns_tokens_of_several_words_and_its_dataset_is_right(tmp_path: Any) -> None:
+    project = made(tmp_path)
+    done = cli(project, "build")
+    assert done.returncode == 0, done.stderr
+    counts = read_counts(project.root / "data/counts/superwords.parquet").to_pydict()
+    assert dict(zip(counts["pretoken"], counts["count"], strict=True)) == {text.encode(): 1 for text in TEXTS}
+    training = training_of(project)
+    assert training["superwords"]["n_tokens_before"] == 267
+    n_second = sum(training["superwords"]["n_tokens_by_words"].values())
+    assert n_second > 0
+    assert training["n_text_tokens"] < training["superwords"]["n_text_tokens_before"]
+    assert f"superwords: {n_second} tokens of the second phase" in done.stderr + done.stdout
+    tokenizer = Tokenizer.load(project.root / "data/tokenizer")
+    assert (tokenizer.pattern, tokenizer.vocab_size) == ("superbpe", 267 + n_second)
+    assert training["n_text_tokens"] == sum(len(tokenizer.encode(text)) for text in TEXTS)
+    assert training["text_bytes"] == sum(map(len, TEXTS))
+    card = json.loads((project.root / "data/tokenizer/card.json").read_text(encoding="utf-8"))
+    assert card["training"]["n_tokens"] == training["n_text_tokens"]
+    assert cli(project, "verify", "data/tokens").returncode == 0
+
+
+def test_a_changed_number_of_words_counts_nothing_again_and_keeps_the_first_phase(tmp_path: Any) -> None:
+    project = made(tmp_path)
+    assert cli(project, "build").returncode == 0
+    store = project.root / ".tokenmill/units"
+    before = {path.name for path in store.rglob("*.json")}
+    change(project, ("words_max: 3", "words_max: 2"))
+    done = cli(project, "build")
+    assert done.returncode == 0, done.stderr
+    made_again = {path.name for path in store.rglob("0000.json")} - before
+    assert not made_again
+    assert max(map(int, training_of(project)["superwords"]["n_tokens_by_words"])) <= 2
+
+
+def test_weights_count_sentences_as_often(tmp_path: Any) -> None:
+    project = made(tmp_path)
+    change(project, ("weights: {}", "weights: {data/raw/one/*: 3, data/raw/two/*: 0}"))
+    assert cli(project, "build", "--only", "count").returncode == 0
+    counts = read_counts(project.root / "data/counts/superwords.parquet").to_pydict()
+    assert dict(zip(counts["pretoken"], counts["count"], strict=True)) == {text.encode(): 3 for text in TEXTS[:2]}
+
+
+@pytest.mark.parametrize(
+    ("superwords", "pattern", "more", "words"),
+    [
+        ("{transition: 0.5}", "null", (), "superwords: found without counts for them"),
+        ("{transition: 1.5}", "superbpe", (), "transition"),
+        ("{words_max: 1}", "superbpe", (), "words_max"),
+        (
+            "{transition: 0.5}",
+            "superbpe",
+            (("score: count", "score: wordpiece"),),
+            "found together with score: wordpiece",
+        ),
+        (
+            "{transition: 0.5}",
+            "superbpe",
+            (("vocab_sizes: []", "vocab_sizes: [260]"),),
+            "found together with vocab_sizes",
+        ),
+        ("null", "superbpe", (("weights: {}", 'weights: {data/raw/one/*: "1/2"}'),), "only with whole weights"),
+        ("null", '"(x"', (), "count.superwords"),
+    ],
+)
+def test_what_does_not_fit_is_one_error(
+    tmp_path: Any, superwords: str, pattern: str, more: tuple[tuple[str, str], ...], words: str
+) -> None:
+    project = made(tmp_path, superwords, pattern)
+    change(project, *more)
+    done = cli(project, "build")
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr

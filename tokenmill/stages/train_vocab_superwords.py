@@ -1,0 +1,134 @@
+"""train-vocab with train_vocab.superwords, second phase: counts of sentences → tokens of several words, as one task."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tokenmill.config.params import Params
+from tokenmill.console import Advance, progress
+from tokenmill.counts.spill import Run
+from tokenmill.layout import SCRATCH_DIRECTORY
+from tokenmill.pipeline.code_digest import code_digest
+from tokenmill.pipeline.memory import Memory
+from tokenmill.rounds import Task
+from tokenmill.stages.count_sums import SCRATCH_PREFIX
+from tokenmill.stages.train_vocab_learn import LearnFacts, SuperwordsFacts, checkpoint_of, goal_of
+from tokenmill.storage.scratch import scratch_directory
+from tokenmill.storage.unit_store import unit_key
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.training.bpe import Goal, Running
+from tokenmill.training.checkpoint import Checkpoint
+from tokenmill.training.superwords import Room, learn_superwords
+from tokenmill_reader.regular_files import sha256_file
+
+
+class SuperwordsTask(Task[LearnFacts], frozen=True, kw_only=True):
+    """Learns tokens of several words. `base`: the tokenizer of the first phase. `table`: the counts of the pre-tokens of `pattern`.
+    `memory_mb`: what learning may take. `scratch`: the folder where counts of runs spill."""
+
+    base: Tokenizer
+    table: Path
+    pattern: str
+    vocab_size: int
+    goal: Goal
+    threads: int
+    checkpoint: Checkpoint | None
+    memory_mb: int
+    scratch: Path
+
+    def run(self, folder: Path, advance: Advance) -> LearnFacts:
+        """Writes the tokenizer.json (see Task)."""
+        n_done = 0
+        with (
+            progress("train-vocab", self.vocab_size, "tokens") as now,
+            scratch_directory(self.scratch, SCRATCH_PREFIX) as own_scratch,
+        ):
+            now.skip(self.base.vocab_size)
+
+            def show(n_tokens: int, _n_merges: int) -> None:
+                nonlocal n_done
+                now.add(n_tokens - n_done)
+                n_done = n_tokens
+
+            found = learn_superwords(
+                self.base,
+                Run.of_parquet(self.table).batches,
+                self.pattern,
+                self.vocab_size,
+                self.goal,
+                Running(self.threads, show, self.checkpoint),
+                Room(self.memory_mb, own_scratch),
+            )
+        learned = found.learned
+        (folder / "0000.json").write_text(json.dumps(learned.tokenizers[0].document), encoding="utf-8")
+        return LearnFacts(
+            learned.n_merges,
+            learned.last_count,
+            learned.n_text_tokens,
+            learned.n_refused,
+            superwords=SuperwordsFacts(
+                self.base.vocab_size, found.text_bytes, found.n_text_tokens_before, [*found.n_by_words.items()]
+            ),
+        )
+
+
+def superwords_task(root: Path, params: Params, memory: Memory, table: Path, base: Tokenizer) -> SuperwordsTask:
+    """The task of the second phase that params.yaml asks for. `table`: the counts of `count.superwords`."""
+    asked, pattern = params.train_vocab, params.count.superwords
+    assert asked.superwords is not None
+    assert pattern is not None
+    goal = replace(goal_of(asked), words_max=asked.superwords.words_max)
+    key = unit_key(
+        stage="train-vocab",
+        code=code_digest("train-vocab"),
+        counts=sha256_file(table),
+        base=base.digest,
+        pattern=pattern,
+        sizes=[asked.vocab_size],
+        goal=asdict(goal),
+    )
+    return SuperwordsTask(
+        name=f"{asked.vocab_size:,} tokens",
+        key=key,
+        base=base,
+        table=table,
+        pattern=pattern,
+        vocab_size=asked.vocab_size,
+        goal=goal,
+        threads=memory.own_threads,
+        checkpoint=checkpoint_of(root, params),
+        memory_mb=memory.mb_max - memory.base_mb,
+        scratch=root / (params.run.spill_directory or SCRATCH_DIRECTORY),
+    )
+
+
+def both_phases(first: LearnFacts, second: LearnFacts) -> LearnFacts:
+    """The figures of both phases together."""
+    n_merges, n_refused = first.n_merges + second.n_merges, first.n_refused + second.n_refused
+    return msgspec.structs.replace(
+        second, n_merges=n_merges, n_refused=n_refused, last_count=second.last_count or first.last_count
+    )
+
+
+def superwords_report(facts: SuperwordsFacts) -> dict[str, Any]:
+    """The entry of training.json."""
+    return {
+        "n_tokens_before": facts.n_tokens_before,
+        "n_text_tokens_before": facts.n_text_tokens_before,
+        "n_tokens_by_words": {str(n_words): n for n_words, n in facts.n_by_words},
+    }
+
+
+def superwords_line(report: Mapping[str, Any], n_text_tokens: int) -> str:
+    """What train-vocab prints of the entry in training.json."""
+    by_words = report["n_tokens_by_words"]
+    n = sum(by_words.values())
+    shares = ", ".join(f"{one / n:.0%} of {words}" for words, one in by_words.items() if words != "0")
+    return (
+        f"train-vocab: superwords: {n:,} tokens of the second phase, by words: {shares or 'none'}; the text is "
+        f"{n_text_tokens:,} tokens, and {report['n_text_tokens_before']:,} without them."
+    )
