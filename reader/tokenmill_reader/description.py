@@ -80,6 +80,7 @@ def _chat(chat: Chat, n_tokens: int) -> dict[str, Any]:
         "template_sha256": hashlib.sha256("\0".join(templates).encode()).hexdigest(),
         "mask": chat.mask,
         "turns": chat.turns,
+        **({} if chat.n_repeated is None else {"tokens_repeated": chat.n_repeated}),
         "variables": chat.variables,
         "tokens_trained": chat.n_trained,
         "trained_share": round(chat.n_trained / max(n_tokens, 1), 4),
@@ -138,6 +139,8 @@ def _of_chat(chat: dict[str, Any]) -> str:
     trained = f"{chat['tokens_trained']:,} tokens trained ({chat['trained_share']:.1%}), mask {chat['mask']}"
     if chat["turns"] != "together":
         trained += f", turns {chat['turns']}"
+    if "tokens_repeated" in chat:
+        trained += f" ({chat['tokens_repeated']:,} tokens in samples that a longer one follows)"
     return f"template {chat['template']} ({chat['template_sha256'][:16]}…), {trained}"
 
 

@@ -172,7 +172,8 @@ class MixedSource(NamedTuple):
 
 class Chat(NamedTuple):
     """How conversations became tokens. `n_trained`: the tokens that are to be learned. `turns`: "each" if the documents are
-    samples, one for each trained message of a conversation, else "together"."""
+    samples, one for each trained message of a conversation, else "together". `n_repeated`: the tokens of samples that a longer one
+    of the same conversation follows."""
 
     template: Optional[str]
     template_name: str
@@ -181,6 +182,7 @@ class Chat(NamedTuple):
     n_trained: int
     tool_use_template: Optional[str]
     turns: str
+    n_repeated: Optional[int]
 
 
 class Manifest(NamedTuple):
@@ -447,6 +449,7 @@ _CHAT = record(
         "n_trained": Field(whole),
         "tool_use_template": Field(optional(text), lambda: None),
         "turns": Field(text, lambda: "together"),
+        "n_repeated": Field(optional(whole), lambda: None),
     },
 )
 _FORM = record(int, {"format_version": Field(whole)})

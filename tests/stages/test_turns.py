@@ -81,7 +81,7 @@ def test_every_trained_message_is_a_row_that_verify_and_locate_know_by_its_conve
     assert "2 documents" in done.stdout and "row 1, 3 messages" in done.stdout and "row 1, 5 messages" in done.stdout
     done = cli(talks, "locate", "--token", str(places[2]["first_token"] + len(found[2]["input_ids"]) - 2))
     assert "document  a.jsonl-1" in done.stdout and "messages  5" in done.stdout and "trained   yes" in done.stdout
-    assert "mask assistant, turns each" in cli(talks, "info").stdout
+    assert f"turns each ({len(found[1]['input_ids'])} tokens in samples that" in cli(talks, "info").stdout
     assert "a document for each trained message" in (talks.root / "data/tokens/README.md").read_text()
     assert set(talks.actions(build(talks)).values()) == {"up to date"}
     assert cli(talks, "status").returncode == 0
@@ -89,11 +89,23 @@ def test_every_trained_message_is_a_row_that_verify_and_locate_know_by_its_conve
 
 def test_the_report_counts_samples_conversations_and_repeated_tokens(talks: Project) -> None:
     talks.set(run__report_page=True)
-    build(talks)
+    said = build(talks).stderr
+    n_tokens, n_repeated = sum(len(row["input_ids"]) for row in rows(talks)), len(rows(talks)[1]["input_ids"])
+    assert f"encode: 4 samples; {n_repeated} of {n_tokens} tokens are in samples that a longer one" in said
     report = json.loads((talks.root / "data/report/report.json").read_text())["conversations"]
     assert (report["turns"], report["conversations"], report["samples_made"]) == ("each", 3, 4)
-    assert report["tokens_repeated"] == len(rows(talks)[1]["input_ids"])
+    assert report["tokens_repeated"] == n_repeated
     assert "4 samples of 3 conversations" in (talks.root / "data/report/report.html").read_text()
+
+
+def test_verify_counts_repeated_tokens_again(talks: Project) -> None:
+    build(talks)
+    tokens = talks.root / "data/tokens"
+    manifest = read_manifest(tokens)
+    assert manifest.chat is not None
+    write_manifest(manifest.model_copy(update={"chat": manifest.chat.model_copy(update={"n_repeated": 7})}), tokens)
+    done = cli(talks, "verify")
+    assert done.returncode != 0 and "chat: n_repeated is 7, but its files have" in done.stdout + done.stderr
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ from tokenmill.checks.findings import FORCE, Finding, NotChecked, in_manifest
 from tokenmill.checks.manifest_checks import wrong_file, wrong_files
 from tokenmill.checks.subject import RightFile, Subject, table_inputs
 from tokenmill.corpus.dropped import DROPPED_FILE, write_dropped
-from tokenmill.dataset.document_index import read_index
-from tokenmill.dataset.tables import write_tables
+from tokenmill.dataset.document_index import n_repeated_tokens, read_index
+from tokenmill.dataset.tables import UNIT_INDEX_FILE, write_tables
 from tokenmill.errors import ValidationError
 from tokenmill_reader.copy_check import files_below
 from tokenmill_reader.regular_files import sha256_file
@@ -45,6 +45,12 @@ def wrong_tables(subject: Subject, files: Sequence[RightFile], scratch: Path) ->
         write_dropped(made / DROPPED_FILE, ((one.entry.pieces, one.folder) for one in files))
     for name in sorted(set(files_below(made)) - {table.name for table in manifest.tables}):
         yield in_manifest(f"tables: {name} is not among them, which every dataset has.")
+    if subject.inputs is not None and manifest.chat is not None and manifest.chat.n_repeated is not None:
+        n_repeated = sum(n_repeated_tokens(one.folder / UNIT_INDEX_FILE) for one in files)
+        if n_repeated != manifest.chat.n_repeated:
+            yield in_manifest(
+                f"chat: n_repeated is {manifest.chat.n_repeated}, but its files have {n_repeated} together."
+            )
     for name, what in differing_tables(made, found, _unknown_columns(subject)):
         yield Finding(f"{place}{name}", None, what, FORCE)
 

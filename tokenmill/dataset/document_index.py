@@ -164,6 +164,15 @@ def read_unit_index(path: Path, columns: Sequence[str] | None = None) -> pa.Tabl
         return pa.ipc.open_stream(file, options=pa.ipc.IpcReadOptions(included_fields=fields)).read_all()
 
 
+def n_repeated_tokens(path: Path) -> int:
+    """The number of tokens in rows of a unit's index that another row of the same conversation follows: with `turns: each`, in all
+    samples of it but the last, whose messages the last one has, too."""
+    index = read_unit_index(path, ["piece", "row", "n_tokens"])
+    piece, row, n_tokens = (index[name].to_numpy() for name in ("piece", "row", "n_tokens"))
+    is_followed = (piece[:-1] == piece[1:]) & (row[:-1] == row[1:])
+    return int(n_tokens[:-1][is_followed].sum())
+
+
 def split_keys(index: pa.RecordBatch | pa.Table) -> npt.NDArray[np.uint64]:
     """The hashes that decide the splits of documents: the groups' if the index has them, else the texts'."""
     if "group" in index.schema.names:

@@ -149,7 +149,8 @@ class ChatEntry(Record):
     `tool_use_template`: the tokenizer's own template for conversations with tools; `template` is null if the tokenizer has no
     other. `train_key`: encode.chat.train_key. `train_next`: whether the special token after an answer is trained. `turns`:
     encode.chat.turns, if it is not `together`. `untrained`: the parts of answers that are not trained. Without a value, these keys
-    are missing. `answers`: sums over the files."""
+    are missing. `answers`: sums over the files. `n_repeated`: only with `turns: each`, the tokens in samples that a longer one of
+    the same conversation follows."""
 
     template: str | None
     template_name: str
@@ -162,6 +163,7 @@ class ChatEntry(Record):
     answers: Answers | None = None
     turns: Turns = "together"
     untrained: list[AnswerPart] = Field(default=[])
+    n_repeated: int | None = None
 
     @property
     def encoding(self) -> dict[str, Any]:
@@ -184,6 +186,7 @@ class ChatEntry(Record):
             for name in ("tool_use_template", "train_key", "train_next", "answers", "untrained")
             if not getattr(self, name)
         }
+        unset |= {"n_repeated"} if self.n_repeated is None else set()
         return unset | ({"turns"} if self.turns == "together" else set())
 
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.checks.file_checks import DocumentsFile
@@ -27,7 +26,7 @@ def conversations_of(manifest: Manifest, tables: Path, files: Sequence[Documents
         "tokens_trained": chat.n_trained,
         "trained_share": chat.n_trained / max(manifest.n_tokens, 1),
         "without_trained": index.n_untrained,
-        **({} if chat.turns != "each" else _of_samples(manifest, index)),
+        **({} if chat.turns != "each" else _of_samples(manifest, chat.n_repeated)),
         **({} if chat.answers is None else chat.answers._asdict()),
         "cut": {split: of["n_cut_answers"] for split, of in manifest.packed.items() if "n_cut_answers" in of},
         "messages": [{"messages": n, "conversations": times} for n, times in sorted(index.n_messages.items())],
@@ -36,36 +35,27 @@ def conversations_of(manifest: Manifest, tables: Path, files: Sequence[Documents
 
 
 class _Index(NamedTuple):
-    """What the document index says: numbers of rows by their numbers of messages, the number of rows without a trained token, and
-    the number of tokens in rows that another one of the same conversation follows."""
+    """What the document index says: the numbers of rows by their numbers of messages, and of rows without a trained token."""
 
     n_messages: Counter[int]
     n_untrained: int
-    n_repeated: int
 
 
 def _of_index(path: Path) -> _Index:
     n_messages: Counter[int] = Counter()
-    n_untrained = n_repeated = 0
-    last: list[pa.RecordBatch] = []  # the row before
+    n_untrained = 0
     with parquet_file(path) as file:
-        for batch in file.iter_batches(columns=["shard", "row", "n_tokens", "n_trained", "n_messages"]):
+        for batch in file.iter_batches(columns=["n_trained", "n_messages"]):
             n_messages.update(batch["n_messages"].to_pylist())
             n_untrained += pc.sum(pc.equal(batch["n_trained"], 0)).as_py() or 0
-            rows = pa.Table.from_batches([*last, batch])
-            one, other = rows.slice(0, len(rows) - 1), rows.slice(1)
-            is_followed = pc.and_(pc.equal(one["shard"], other["shard"]), pc.equal(one["row"], other["row"]))
-            n_repeated += pc.sum(one["n_tokens"].filter(is_followed)).as_py() or 0
-            last = [batch.slice(len(batch) - 1)]
-    return _Index(n_messages, n_untrained, n_repeated)
+    return _Index(n_messages, n_untrained)
 
 
-def _of_samples(manifest: Manifest, index: _Index) -> dict[str, Any]:
-    """What the report says only of `turns: each`. `tokens_repeated`: those of all samples but the last of each conversation, whose
-    messages the last one has, too."""
+def _of_samples(manifest: Manifest, n_repeated: int | None) -> dict[str, Any]:
+    """What the report says only of `turns: each`."""
     return {
         "turns": "each",
         "conversations": sum(rows.n_documents for shard in manifest.shards for rows in shard.rows),
         "samples_made": manifest.n_documents,
-        "tokens_repeated": index.n_repeated,
+        "tokens_repeated": n_repeated,
     }

@@ -24,7 +24,7 @@ from tokenmill.layout import (
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.unit_drops import drop_lists, lines_without_documents
 from tokenmill.rounds import Round, Rounds, Stage, do
-from tokenmill.stages.encode_chat import tell_of_answers
+from tokenmill.stages.encode_chat import tell_of_conversations
 from tokenmill.stages.encode_dataset import EncodedCorpus, Folders, files_of, write_dataset
 from tokenmill.stages.encode_sets import refuse_formats
 from tokenmill.stages.encode_units import EncodeTask, encode_keys
@@ -53,8 +53,7 @@ def encode(project: Project) -> Stage:
     yield from _write_sizes(project, others, drops)
     _remember_digests(project, manifest)
     _tell_left_out(project, manifest, corpus, drops)
-    if manifest.chat is not None and manifest.chat.answers is not None:
-        tell_of_answers(manifest.chat.answers, manifest.chat.turns)
+    tell_of_conversations(manifest)
     return StageSummary(
         "encode",
         "run",

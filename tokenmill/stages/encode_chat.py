@@ -11,10 +11,11 @@ from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.named import TURN_TOKENS
 from tokenmill.chat.rendering import ChatSettings
 from tokenmill.chat.shipped import templates_of
-from tokenmill.config.encode_params import Chat, Pack, StopToken, Turns
+from tokenmill.config.encode_params import Chat, Pack, StopToken
 from tokenmill.console import say
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.entries import ChatEntry
+from tokenmill.dataset.manifest import Manifest
 from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.layout import TOKENIZER_DIRECTORY
@@ -114,8 +115,16 @@ def check_stopped(chat: ChatEncoder | None, asked: StopToken | None, answers: An
     )
 
 
-def tell_of_answers(answers: AnswerCounts, turns: Turns) -> None:
-    """Warns of trained answers without a stop token or without their reasoning."""
+def tell_of_conversations(manifest: Manifest) -> None:
+    """Says how much of samples is repeated, and warns of trained answers without a stop token or without their reasoning."""
+    if manifest.chat is None or manifest.chat.answers is None:
+        return
+    answers, turns = manifest.chat.answers, manifest.chat.turns
+    if n := manifest.chat.n_repeated:
+        say(
+            f"encode: {manifest.n_documents:,} samples; {n:,} of {manifest.n_tokens:,} tokens are in samples that a longer one of "
+            "the same conversation follows"
+        )
     if n := answers.n_without_stop:
         say(
             f"encode: WARNING: {n:,} of {answers.n_answers:,} trained answers do not end with a special token, so a model does not "

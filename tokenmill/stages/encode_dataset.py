@@ -13,6 +13,7 @@ from tokenmill.config.sources import EPOCHS_MAX, DocumentSource
 from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, check_limit, write_quarantine
 from tokenmill.corpus.units import Unit, source_name
+from tokenmill.dataset.document_index import n_repeated_tokens
 from tokenmill.dataset.entries import ChatEntry, Files, InputShard, OutputShard
 from tokenmill.dataset.manifest import Manifest, write_manifest
 from tokenmill.dataset.tables import UNIT_INDEX_FILE, TableInput, write_tables
@@ -164,6 +165,9 @@ def _checked_entry(params: Chat | None, corpus: EncodedCorpus, n_tokens: int) ->
     answers = added(of_units)
     n_trained = sum(one.facts.n_trained or 0 for one in corpus.done)
     entry = entry.model_copy(update={"n_trained": n_trained, "answers": answers})
+    if entry.turns == "each":
+        n_repeated = sum(n_repeated_tokens(one.folder / UNIT_INDEX_FILE) for one in corpus.done)
+        entry = entry.model_copy(update={"n_repeated": n_repeated})
     check_trained(entry, n_tokens)
     for some in (*(one for one in of_units if is_sure(params.stop_token, one)), answers):
         check_stopped(corpus.encoder.chat, params.stop_token, some)
