@@ -24,6 +24,7 @@
     └── UnitsError               several units of a stage failed, each with an error of the kinds above
     InternalError                a panic of the core: a defect of tokenmill, with a request to report it
     Terminated                   no error: the command is to end, by a termination signal or as cancelled in Prefect
+    TokenmillDeprecationWarning  no error: what was used works still, and a later version takes it away
 
 TokenmillError, ParamsError, StorageError and ValidationError are those of tokenmill_reader, which raises no others.
 
@@ -223,6 +224,14 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
 
 class InternalError(Exception):
     """The core panicked: a defect of tokenmill, not of its input."""
+
+
+class TokenmillDeprecationWarning(DeprecationWarning):
+    """Something that is used here is deprecated. `what`: its name; `version`: the first one without it; `fix`: what to do."""
+
+    def __init__(self, what: str, version: str, fix: str) -> None:
+        self.what, self.version, self.fix = what, version, fix
+        super().__init__(f"{what}: ends with tokenmill {version}. {fix}")
 
 
 def unreadable(place: str, error: OSError) -> CorpusError:

@@ -315,8 +315,9 @@ def test_the_digest_of_a_text_is_shown_as_hexadecimal_digits(data: Path) -> None
 
 
 def test_a_disk_that_is_full_says_nothing_of_the_dataset(data: Path) -> None:
-    """A file of the process may have 100 bytes, so that a larger one cannot be written, as on a full disk."""
-    command = [sys.executable, "-m", "tokenmill", "verify", "data/tokens"]
+    """A file of the process may have 100 bytes, so that a larger one cannot be written, as on a full disk. Python would cut its
+    own bytecode there, and could not read it later."""
+    command = [sys.executable, "-B", "-m", "tokenmill", "verify", "data/tokens"]
     done = subprocess.run(
         ["prlimit", "--fsize=100", *command], cwd=data.parent, capture_output=True, text=True, check=False
     )

@@ -28,6 +28,14 @@ def test_a_quiet_command_says_its_errors(project: Project) -> None:
     assert done.stderr.startswith("tokenmill: error[TM203]: ")
 
 
+def test_a_build_tells_once_what_is_deprecated(project: Project) -> None:
+    project.set(count__approximate=None)
+    assert (
+        cli(project, "build").stderr.count("warning: count.approximate: ends with tokenmill 0.5.0. Take the line") == 1
+    )
+    assert "warning" not in cli(project, "build", "--quiet").stderr
+
+
 def test_a_verbose_build_says_each_unit(project: Project) -> None:
     said = cli(project, "build", "-v").stderr.splitlines()
     for stage in ("count", "encode", "validate"):

@@ -11,7 +11,7 @@ from docs.generated.parameters import meanings_of
 from tests.conftest import REPOSITORY
 from tokenmill.config.load_params import load_params
 from tokenmill.config.yaml_mistakes import mistake
-from tokenmill.errors import ParamsError
+from tokenmill.errors import ParamsError, TokenmillDeprecationWarning
 from tokenmill.format_facts import FORMATS
 from tokenmill.pretokenizers.patterns import names
 
@@ -58,9 +58,14 @@ def test_null_stands_for_the_smallest_file_that_readers_like_and_old_projects_ke
     assert load_params(path).encode.part_bytes == part_bytes
 
 
-def test_a_params_file_of_a_version_that_counted_approximately_is_read(tmp_path: Path) -> None:
+def test_a_key_that_is_deprecated_is_read_with_a_warning_that_names_its_last_version(tmp_path: Path) -> None:
     path = changed(tmp_path, "  weights: {}", "  approximate: null\n  weights: {}")
-    assert load_params(path) == load_params(changed(tmp_path, "  weights: {}", "  weights: {}"))
+    with pytest.warns(
+        TokenmillDeprecationWarning, match="^count.approximate: ends with tokenmill 0.5.0. Take the line out"
+    ) as told:
+        params = load_params(path)
+    assert len(told) == 1
+    assert params == load_params(changed(tmp_path, "  weights: {}", "  weights: {}"))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,12 @@ import resource
 import select
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
+from functools import cache
 from pathlib import Path
+from typing import TextIO
 
 import tokenmill
 from tokenmill.cli import build, convert, dataset, help, plan, project, refresh, remap, uploads, versions
@@ -24,6 +27,7 @@ from tokenmill.errors import (
     ParamsError,
     ProjectCodeError,
     Terminated,
+    TokenmillDeprecationWarning,
     TokenmillError,
     UsageError,
     code_of,
@@ -34,6 +38,7 @@ from tokenmill_reader.passwords import without_passwords
 from tokenmill_reader.quantities import size
 
 _ADDRESSES_MIN = 1_500_000_000  # a small build aborted with 1,000 MB
+_SHOW_WARNING = warnings.showwarning
 _ORCHESTRATORS = re.compile("-packages/(prefect|distributed|ray)/")
 
 
@@ -106,6 +111,29 @@ def _set_up(asked: argparse.Namespace) -> None:
 
         logging.basicConfig(format="%(asctime)s %(name)s: %(message)s")
     quiet_environment()
+    warnings.simplefilter("always", TokenmillDeprecationWarning)
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Prints once, in a line, what is deprecated; any other warning as Python does. Python's own "once" forgets what it showed
+    whenever a library changes the filters."""
+    if issubclass(category, TokenmillDeprecationWarning):
+        _say_once(f"warning: {message}")
+    else:
+        _SHOW_WARNING(message, category, filename, lineno, file, line)
+
+
+@cache
+def _say_once(line: str) -> None:
+    console.say(line)
 
 
 def _of_project(error: Exception) -> Exception:

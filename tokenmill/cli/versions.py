@@ -160,7 +160,6 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
     the parameters of params.yaml, those of a named source with its own, and with the column `language` as ids. Bad ones are left
     out, and reported at the end."""
     from tokenmill.config.load_params import load_params
-    from tokenmill.config.sources import Reading
     from tokenmill.corpus.reader import BadDocument, find_shards, read_batches
     from tokenmill.corpus.source_shards import find_documents
     from tokenmill.errors import CorpusError, DamagedError
@@ -174,12 +173,12 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
     sources = {_place(one): one.source for one in shards}
     bad: list[BadDocument] = []
     first, damaged, n_read = "", [], 0
-    one_source = None if params.sources else params.document_sources()[0]
-    for shard in find_shards(Path.cwd(), glob, "--corpus", one_source):
+    (unnamed,) = params.model_copy(update={"sources": {}}).document_sources()
+    for shard in find_shards(Path.cwd(), glob, "--corpus", unnamed):
         if language and not shard.kind.has_columns:
             raise CorpusError(f"--language {language}", f"{shard.name} has no columns.", "Omit --language.")
-        n_bad, source = len(bad), sources.get(_place(shard)) or params.source
-        reading = Reading(source.text_column, language, source.text_separator, source.conversations)
+        n_bad, source = len(bad), sources.get(_place(shard)) or unnamed
+        reading = dataclasses.replace(source.reading, id_column=language)
         try:
             for batch in read_batches(shard, reading, on_bad=bad.append):
                 n_read += len(batch.texts)

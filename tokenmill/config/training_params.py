@@ -1,6 +1,7 @@
 """The sections count, train_vocab, tokenizer, publish and refresh of params.yaml."""
 
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -17,7 +18,7 @@ from tokenmill.config.source_params import Globs
 from tokenmill.config.superwords_params import Superwords
 from tokenmill.conform.consumers import CONSUMERS
 from tokenmill.counts.weights import weight_of
-from tokenmill.errors import did_you_mean
+from tokenmill.errors import TokenmillDeprecationWarning, did_you_mean
 from tokenmill.special_tokens import RESERVED_MAX
 
 BY_SOURCES = "sources"
@@ -72,6 +73,8 @@ class Count(Record):
                 f"found {found}; allowed: null, as in an older params.yaml. Counts are exact, and are kept in files beyond "
                 "run.memory_mb_max. Take the line out"
             )
+        fix = "Take the line out of params.yaml: counts are always exact."
+        warnings.warn(TokenmillDeprecationWarning("count.approximate", "0.5.0", fix), stacklevel=2)
 
 
 class Extend(Record):
