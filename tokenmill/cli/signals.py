@@ -6,7 +6,8 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from threading import Event, Thread, Timer
+from threading import Event, Thread
+from time import monotonic
 from types import FrameType
 
 from tokenmill.calls import n_running
@@ -14,6 +15,7 @@ from tokenmill.cli.answer import Stdout, print_error
 from tokenmill.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, Terminated
 
 _AGAIN_S = 0.05
+"""How often the watching thread looks, once a signal arrived, whether Python ignored the exception of one."""
 _ENDS_S = 1.0
 """The time that the main thread has to take a signal, and that calls have to end. Most calls of the core need milliseconds."""
 
@@ -30,6 +32,8 @@ class Ending:
         self.received: list[int] = []
         """The signals that arrived. A library may turn the exception of a signal into an error of its own: fsspec, into "file not
         found"."""
+        self._ignored: int | None = None
+        """The signal whose exception Python ignored, until it is sent again."""
         self._handlers = {
             signal.SIGINT: self._interrupt,
             signal.SIGTERM: self._terminate,
@@ -87,7 +91,14 @@ class Ending:
                     continue
                 # A handler of Prefect, for instance, ends the command in its own way.
                 is_ours = signal.getsignal(number[0]) is self._handlers[signal.Signals(number[0])]
-                while not is_over.wait(_ENDS_S):
+                end_s = monotonic() + _ENDS_S
+                while not is_over.wait(_AGAIN_S):
+                    if self._ignored is not None:
+                        again, self._ignored = self._ignored, None
+                        os.kill(os.getpid(), again)
+                    if monotonic() < end_s:
+                        continue
+                    end_s += _ENDS_S
                     if (is_ours and not self.received) or n_running():
                         sys.stdout = sys.__stdout__
                         self._stdout.restore()
@@ -126,9 +137,7 @@ class Ending:
             number = self.received[-1] if self.received else signal.SIGTERM
             if number == signal.SIGHUP:
                 self._take(signal.SIGHUP)  # it is ignored after the first one
-            again = Timer(_AGAIN_S, os.kill, (os.getpid(), number))
-            again.daemon = True
-            again.start()
+            self._ignored = number  # no more, as the next signal may come before this ends
         elif not self.received:
             sys.__unraisablehook__(ignored)
 
