@@ -10,6 +10,7 @@ import pyarrow as pa
 from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.dataset.entries import Files, FileSet, InputRows, OutputShard, ReadingEntry, SetPart, TableFile
 from tokenmill.dataset.manifest import Manifest, write_manifest
+from tokenmill.dataset.tokens_digest import TokensDigest
 from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.index import INDEX_FORMAT, ITEMS
 from tokenmill.formats.interface import Format
@@ -35,17 +36,17 @@ def write_documents(folder: Path, parts: Parts, id_max: int) -> list[OutputShard
     form = schema(id_type(id_max), True)
     for i, documents in enumerate(parts):
         path = folder / f"unit-{i}.parquet"
+        digest = TokensDigest()
         with write_tokens(path, form) as add:
             for at in range(0, len(documents), BATCH):
                 some = documents[at : at + BATCH]
                 columns = [[f"{i}-{at + k}" for k in range(len(some))], some, [1] * len(some)]
-                add(
-                    pa.RecordBatch.from_arrays(
-                        [pa.array(c, f.type) for c, f in zip(columns, form, strict=True)], schema=form
-                    )
-                )
+                arrays = [pa.array(c, f.type) for c, f in zip(columns, form, strict=True)]
+                rows = pa.RecordBatch.from_arrays(arrays, schema=form)
+                add(rows)
+                digest.add(rows)
         file = described(folder, path)
-        rows = InputRows(name=f"{i}.jsonl", first_row=0, first_line=1, n_documents=len(documents), n_bad=0)
+        inputs = InputRows(name=f"{i}.jsonl", first_row=0, first_line=1, n_documents=len(documents), n_bad=0)
         shards.append(
             OutputShard(
                 **file.model_dump(),
@@ -53,8 +54,8 @@ def write_documents(folder: Path, parts: Parts, id_max: int) -> list[OutputShard
                 n_documents=len(documents),
                 n_tokens=sum(map(len, documents)),
                 text_bytes=0,
-                rows=[rows],
-                tokens_sha256=file.sha256,
+                rows=[inputs],
+                tokens_sha256=digest.hex(),
             )
         )
     return shards
