@@ -38,8 +38,8 @@ def warnings_of(form: Form) -> list[Elsewhere]:
 def without_llama_cpp(form: Form) -> str | None:
     """Why llama.cpp would give other ids; None if it gives the same, or where that is not known: of what is no BPE."""
     try:
-        if form.tokenizer.document["model"]["type"] == "BPE":
-            gguf.vocabulary_of(form)
+        if form.tokenizer.model is not None or form.tokenizer.document["model"]["type"] == "BPE":
+            gguf.refuse_other_ids(form)
     except TokenizerError as error:
         return f"llama.cpp would give other ids: {error.what.partition(': ')[2]}"
     return None

@@ -36,7 +36,7 @@ def files_of(form: Form) -> dict[str, bytes]:
     fields: dict[str, tuple[int, Any]] = {
         "general.architecture": (STRING, "llama"),
         "general.name": (STRING, f"tokenizer {form.tokenizer.digest}"),
-        **vocabulary_of(form),
+        **_vocabulary(form),
         "tokenizer.ggml.add_bos_token": (BOOL, False),
         "tokenizer.ggml.add_eos_token": (BOOL, False),
     }
@@ -48,7 +48,15 @@ def files_of(form: Form) -> dict[str, bytes]:
     return {"tokenizer.gguf": b"".join(_file(fields))}
 
 
-def vocabulary_of(form: Form) -> dict[str, tuple[int, Any]]:
+def refuse_other_ids(form: Form) -> None:
+    """Raises TokenizerError if llama.cpp would give other ids."""
+    if form.tokenizer.model is None:
+        pieces_of(form)
+    else:
+        _pattern_of(form, form.tokenizer.model)
+
+
+def _vocabulary(form: Form) -> dict[str, tuple[int, Any]]:
     """The fields of the vocabulary: the type and the value of each. Raises TokenizerError if llama.cpp would give other ids."""
     return _characters(form) if form.tokenizer.model is None else _byte_level(form, form.tokenizer.model)
 
