@@ -10,9 +10,13 @@ use crate::pair::{NO_PAIR, NONE};
 use crate::parallel::interrupt::{Result, Stop};
 
 /// Up to this many bytes, scanning is faster than a queue.
-const SCANNED_MAX: usize = 48;
+pub(crate) const SCANNED_MAX: usize = 48;
 /// The number of symbols that are moved at once.
 const BLOCK: usize = 8;
+/// Room for symbols that are scanned.
+pub(crate) type Symbols = [u32; SCANNED_MAX + BLOCK];
+/// No symbols yet.
+pub(crate) const NO_SYMBOLS: Symbols = [NONE; SCANNED_MAX + BLOCK];
 /// Scratch space, reused for every pre-token.
 #[derive(Default)]
 pub struct Scratch(Long);
@@ -32,8 +36,7 @@ impl Scratch {
 
 /// Merges a pre-token of up to SCANNED_MAX bytes by searching the lowest rank after each merge.
 fn scan(table: &MergeTable, piece: &[u8], out: &mut Tail<u32>) {
-    let mut ids = [NONE; SCANNED_MAX + BLOCK];
-    let mut pairs = [NO_PAIR; SCANNED_MAX + BLOCK];
+    let mut ids = NO_SYMBOLS;
     let (mut n, mut at) = (0, 0);
     while at < piece.len() {
         let (id, n_bytes) = table.symbol(piece, at);
@@ -41,6 +44,14 @@ fn scan(table: &MergeTable, piece: &[u8], out: &mut Tail<u32>) {
         at += n_bytes;
         n += 1;
     }
+    let n = merge_symbols(table, &mut ids, n);
+    out.extend(&ids[..n]);
+}
+
+/// Merges the first `n` symbols, up to SCANNED_MAX, and returns how many are left.
+#[inline(always)]
+pub(crate) fn merge_symbols(table: &MergeTable, ids: &mut Symbols, mut n: usize) -> usize {
+    let mut pairs = [NO_PAIR; SCANNED_MAX + BLOCK];
     for i in 1..n {
         pairs[i - 1] = table.get(ids[i - 1], ids[i]);
     }
@@ -55,7 +66,7 @@ fn scan(table: &MergeTable, piece: &[u8], out: &mut Tail<u32>) {
             break;
         }
         ids[at] = best.token;
-        close(&mut ids, at + 1, n);
+        close(ids, at + 1, n);
         n -= 1;
         if at + 1 < n {
             close(&mut pairs, at + 1, n);
@@ -65,7 +76,7 @@ fn scan(table: &MergeTable, piece: &[u8], out: &mut Tail<u32>) {
             pairs[at - 1] = table.get(ids[at - 1], best.token);
         }
     }
-    out.extend(&ids[..n]);
+    n
 }
 
 /// Removes the value at `at` from the first `n`, in blocks, because a call to memmove takes longer. There must be room for a

@@ -12,6 +12,19 @@ use rustc_hash::FxHashMap;
 /// The number of slots that share a word of the filter, which for gpt2 means six pairs.
 const FILTERED: usize = 16;
 
+/// A merge of the vocabulary. The lowest rank is merged first.
+#[derive(Clone, Copy)]
+pub struct Rule {
+    /// The id of the left side.
+    pub left: u32,
+    /// The id of the right side.
+    pub right: u32,
+    /// The place of the merge in their order. The lowest goes first.
+    pub rank: u32,
+    /// The id of the token that the two become.
+    pub token: u32,
+}
+
 /// The key of a pair (FREE in an empty slot) and its merge.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]

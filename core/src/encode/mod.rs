@@ -7,6 +7,7 @@ pub mod batch;
 pub mod cache;
 mod characters;
 pub(crate) mod id_block;
+pub(crate) mod levels;
 pub(crate) mod long_pretoken;
 pub mod merge;
 mod merge_table;
@@ -21,8 +22,10 @@ use crate::decode::Decoder;
 use crate::encode::cache::{Key, SHORT_BYTES_MAX};
 use crate::encode::characters::{Characters, MARK};
 use crate::encode::id_block::Spare;
+use crate::encode::levels::{Sentences, Upper, first_above};
 use crate::encode::merge::Scratch;
 use crate::encode::merge_table::MergeTable;
+pub use crate::encode::merge_table::Rule;
 use crate::encode::new_pretoken::NewPretokens;
 use crate::encode::pretokens::{TextEncoding, Waiting};
 use crate::encode::shared_cache::{Reader, Shared};
@@ -30,29 +33,19 @@ use crate::encode::whole_tokens::Whole;
 use crate::hash::Seed;
 use crate::memory::out_buffer::Tail;
 use crate::parallel::interrupt::{CoreError, Result, Stop, lossy};
+use crate::split::byte_joins::ByteJoins;
 use crate::split::joins::Joins;
 use crate::split::pattern::Pattern;
 use aho_corasick::{AhoCorasick, MatchKind};
 use rustc_hash::FxHashSet;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most ids for which an idle worker keeps memory.
 const IDS_KEPT_MAX: usize = 1 << 20;
 /// The default size of the cache.
 pub const CACHE_BYTES_MAX: usize = 256 << 20;
-
-/// A merge of the vocabulary. The lowest rank is merged first.
-pub struct Rule {
-    /// The id of the left side.
-    pub left: u32,
-    /// The id of the right side.
-    pub right: u32,
-    /// The place of the merge in their order. The lowest goes first.
-    pub rank: u32,
-    /// The id of the token that the two become.
-    pub token: u32,
-}
 
 /// A token that merges do not make. With `in_text`, its text becomes this token wherever it occurs.
 pub struct Added<'a> {
@@ -68,6 +61,8 @@ pub struct Added<'a> {
 pub struct Encoder {
     pattern: Pattern,
     new: Arc<NewPretokens>,
+    /// The level above that of `pattern` and `new`, if merges have two.
+    upper: Option<Upper>,
     added: Option<(AhoCorasick, Vec<u32>)>,
     /// Decodes ids to bytes.
     pub decoder: Arc<Decoder>,
@@ -81,6 +76,7 @@ pub struct Encoder {
 /// The data that each thread needs for itself.
 struct Tools {
     pattern: Pattern,
+    upper: Option<(Upper, levels::Scratch)>,
     scratch: Scratch,
     /// Empty between two texts. After an error in a text the tools are not used again.
     waiting: Box<[Waiting; 2]>,
@@ -128,12 +124,26 @@ impl Encoder {
             }
         }
         let mut merges = merge_table(&decoder, &byte_ids, rules)?;
+        let mut upper = None;
         if let Some(fallback) = fallback {
             let of_bytes = std::array::from_fn(|byte| byte_ids[byte].unwrap_or(fallback[byte]));
             byte_ids = of_bytes.map(Some);
             merges = merges.of_characters(Characters::new(of_bytes, vocabulary.iter().copied()));
             let made = rules.iter().filter_map(|rule| std::str::from_utf8(decoder.token(rule.token)?).ok());
             pattern = Pattern::of_joins(Joins::new(made, MARK));
+        } else if !ignore_merges {
+            let token = |id| decoder.token(id).unwrap_or_default();
+            let above = first_above(rules, token);
+            if above.is_some() || pattern.is_whole() {
+                let first = || rules.iter().filter(|rule| above.is_none_or(|above| rule.rank < above));
+                let words = Pattern::of_byte_joins(ByteJoins::new(first().map(|rule| token(rule.token))));
+                let sentences = std::mem::replace(&mut pattern, words);
+                if let Some(above) = above {
+                    let first: Vec<Rule> = first().copied().collect();
+                    let all = std::mem::replace(&mut merges, merge_table(&decoder, &byte_ids, &first)?);
+                    upper = Some(Upper::new(sentences, all, rules, above));
+                }
+            }
         }
         let n_tokens = ids.len();
         let mut new = NewPretokens { merges, byte_ids, whole: Whole::default() };
@@ -152,6 +162,7 @@ impl Encoder {
         Ok(Self {
             pattern,
             new: Arc::new(new),
+            upper,
             added: finder(in_text.collect())?,
             decoder: Arc::new(decoder),
             cache: Shared::new(n_tokens, CACHE_BYTES_MAX),
@@ -175,6 +186,7 @@ impl Encoder {
         Self {
             pattern: self.pattern.clone(),
             new: Arc::clone(&self.new),
+            upper: self.upper.clone(),
             added: self.added.clone(),
             decoder: Arc::clone(&self.decoder),
             cache: Shared::new(self.new.whole.len(), CACHE_BYTES_MAX),
@@ -220,6 +232,7 @@ impl Encoder {
         let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let new = || Tools {
             pattern: self.pattern.clone(),
+            upper: self.upper.clone().map(|upper| (upper, levels::Scratch::default())),
             scratch: Scratch::default(),
             waiting: Box::default(),
             list: Tail::default(),
@@ -232,18 +245,26 @@ impl Encoder {
     }
 
     fn encode_with(&self, worker: &mut Worker, text: &str, stop: &Stop, ids: &mut Tail<u32>) -> Result<()> {
-        let Worker { tools: Tools { pattern, scratch, waiting, .. }, cache, .. } = worker;
+        let Worker { tools: Tools { pattern, upper, scratch, waiting, .. }, cache, .. } = worker;
         let mut encoding =
             TextEncoding { new: &self.new, text, start: 0, cache, scratch, stop, ids, waiting, coming: 0 };
+        let mut put_text = |encoding: &mut TextEncoding<'_, '_>, part: Range<usize>| match upper {
+            None => encoding.put_text(pattern, part),
+            Some((upper, scratch)) => {
+                let start = part.start;
+                let mut sentences = Sentences { upper, words: pattern, encoding, scratch, start };
+                upper.pattern.split_into(&text[part], stop, &mut sentences)
+            }
+        };
         let mut start = 0;
         if let Some((finder, added_ids)) = &self.added {
             for found in finder.find_iter(text) {
-                encoding.put_text(pattern, start..found.start())?;
+                put_text(&mut encoding, start..found.start())?;
                 encoding.ids.put([added_ids[found.pattern().as_usize()]], 1);
                 start = found.end();
             }
         }
-        encoding.put_text(pattern, start..text.len())
+        put_text(&mut encoding, start..text.len())
     }
 }
 

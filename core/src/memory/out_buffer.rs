@@ -126,6 +126,11 @@ impl<T: Copy + Default + Zeroable> Tail<T> {
         &self.buffer[..self.n]
     }
 
+    /// Takes away all elements after the first `n`.
+    pub fn truncate(&mut self, n: usize) {
+        self.n = self.n.min(n);
+    }
+
     /// Empties the list. A buffer longer than `n_kept_max` is freed.
     pub fn clear(&mut self, n_kept_max: usize) {
         self.n = 0;

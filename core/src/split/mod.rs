@@ -1,5 +1,6 @@
 //! Text → pre-tokens.
 
+pub(crate) mod byte_joins;
 pub(crate) mod joins;
 pub mod named;
 pub mod pattern;

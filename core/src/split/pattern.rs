@@ -6,6 +6,7 @@
 //! its limits.
 
 use crate::parallel::interrupt::{CoreError, Result, Stop};
+use crate::split::byte_joins::ByteJoins;
 use crate::split::joins::Joins;
 use crate::split::scan::Scanner;
 use crate::split::sink::{Each, Sink};
@@ -25,6 +26,7 @@ pub struct Pattern(Engine);
 enum Engine {
     Scanner(Scanner),
     Joins(Joins),
+    ByteJoins(ByteJoins),
     Regex(Vec<Step>),
 }
 
@@ -53,6 +55,16 @@ impl Pattern {
         Self(Engine::Joins(joins))
     }
 
+    /// Cuts between bytes where no merge can cross.
+    pub(crate) fn of_byte_joins(joins: ByteJoins) -> Self {
+        Self(Engine::ByteJoins(joins))
+    }
+
+    /// Whether each text is one piece.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(&self.0, Engine::Regex(steps) if steps.is_empty())
+    }
+
     fn with_regex(steps: &[&str]) -> Result<Self> {
         steps.iter().map(|step| Step::new(step)).collect::<Result<_>>().map(Engine::Regex).map(Self)
     }
@@ -60,7 +72,7 @@ impl Pattern {
     /// The engine that finds the pieces: "scanner" for known patterns, recognised by their text, else "regex".
     pub fn engine(&self) -> &'static str {
         match self.0 {
-            Engine::Scanner(_) | Engine::Joins(_) => "scanner",
+            Engine::Scanner(_) | Engine::Joins(_) | Engine::ByteJoins(_) => "scanner",
             Engine::Regex(_) => "regex",
         }
     }
@@ -77,6 +89,7 @@ impl Pattern {
         match &self.0 {
             Engine::Scanner(scanner) => scanner.split(text, stop, sink),
             Engine::Joins(joins) => joins.split(text, stop, sink),
+            Engine::ByteJoins(joins) => joins.split(text, stop, sink),
             Engine::Regex(steps) => split_by(steps, text, stop, &mut |piece| {
                 let from = piece.as_ptr().addr() - text.as_ptr().addr();
                 sink.put(from, from + piece.len())
