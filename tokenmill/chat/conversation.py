@@ -52,10 +52,13 @@ def chosen(
     trained ones, for `all` the excluded ones, for `none` none. A message can exclude itself by a key; `train_key` is one more such
     key. Raises ChatError for a key with another value, and with `none` for a conversation that ends with an answer."""
     keys = _TRAIN_KEYS if train_key is None else {*_TRAIN_KEYS, train_key}
+    looked_at = {*keys, *_OF_PARTS}
     assistants, withheld = [], []
     for i, message in enumerate(messages):
         if message.get("role") == "assistant":
             assistants.append(i)
+        if looked_at.isdisjoint(message):
+            continue
         says = {key: message[key] for key in message if key in keys}
         if says:
             _check_said(says, messages, i, index)

@@ -89,7 +89,8 @@ def undeclared_names(environment: jinja2.Environment, tree: jinja2.nodes.Templat
 
 def _stable(value: Any) -> Any:
     """The value, if its text is the same in each run; the texts of methods and generators contain memory addresses."""
-    _check_stable(value)
+    if type(value) is not str:  # a shortcut, since most values are
+        _check_stable(value)
     return value
 
 

@@ -43,9 +43,11 @@ class Guard:
         self._whole = _core.TextFinder(texts)
         self._begins = frozenset(text[:n] for text in texts for n in range(1, len(text)))
         self._ends = frozenset(text[n:] for text in texts for n in range(1, len(text)))
+        n = _PART_CHARACTERS_MAX
+        self._heads, self._tails = {one[:n] for one in self._ends}, {one[-n:] for one in self._begins}
         self._part_max = max(map(len, texts), default=1) - 1
         self.marks: tuple[str, str] = self._two(beside)
-        self._pattern = _search(texts, self._begins, self._ends, self.marks)
+        self._pattern = _search(texts, self._tails, self._heads, self.marks)
 
     def suspects(self, conversations: pa.LargeStringArray) -> list[int]:
         """The indexes of conversations, given as canonical JSON, that may need guarding or other marks. The others need neither."""
@@ -113,11 +115,14 @@ class Guard:
         """Yields where the text, with or without surrounding white space, begins or ends with a part of a special token that the
         template could complete."""
         found = set()
-        for stripped in (text, text.lstrip()):
-            if any(stripped[:n] in self._ends for n in range(1, min(self._part_max, len(stripped)) + 1)):
+        few = range(1, _PART_CHARACTERS_MAX + 1)  # looked at first, since nearly all texts differ there
+        for stripped in {text, text.lstrip()}:
+            most = range(1, min(self._part_max, len(stripped)) + 1)
+            if any(stripped[:n] in self._heads for n in few) and any(stripped[:n] in self._ends for n in most):
                 found.add(len(text) - len(stripped))
-        for stripped in (text, text.rstrip()):
-            if any(stripped[-n:] in self._begins for n in range(1, min(self._part_max, len(stripped)) + 1)):
+        for stripped in {text, text.rstrip()}:
+            most = range(1, min(self._part_max, len(stripped)) + 1)
+            if any(stripped[-n:] in self._tails for n in few) and any(stripped[-n:] in self._begins for n in most):
                 found.add(len(stripped) - 1)
         return found
 
@@ -132,14 +137,14 @@ def _unused(text: str) -> Iterator[str]:
         yield from (one for one in map(chr, codes) if one not in text)
 
 
-def _search(texts: list[str], begins: Iterable[str], ends: Iterable[str], marks: tuple[str, str]) -> str:
-    """A pattern for RE2 that finds in JSON all text that may need guarding, with some false hits."""
+def _search(texts: list[str], tails: Iterable[str], heads: Iterable[str], marks: tuple[str, str]) -> str:
+    """A pattern for RE2 that finds in JSON all text that may need guarding, with some false hits. `tails`, `heads`: with what a
+    string ends or begins then."""
     found = [*map(_escaped, texts), *marks]
-    n = _PART_CHARACTERS_MAX
-    if tails := sorted({one[-n:] for one in begins}):
-        found.append(f'(?:{"|".join(map(_escaped, tails))}){_SPACE}"')
-    if heads := sorted({one[:n] for one in ends}):
-        found.append(f'"{_SPACE}(?:{"|".join(map(_escaped, heads))})')
+    if tails:
+        found.append(f'(?:{"|".join(map(_escaped, sorted(tails)))}){_SPACE}"')
+    if heads:
+        found.append(f'"{_SPACE}(?:{"|".join(map(_escaped, sorted(heads)))})')
     return "|".join(found)
 
 
