@@ -9,6 +9,7 @@ from benchmarks import record
 from docs.generated.tables import table
 
 _TEXTS = {"english": "English", "code": "code", "multilingual": "five languages"}
+_SEQUENCE_MB = 2048 * 2 / 1e6  # of benchmarks.reader_remote
 _CORES: dict[int, str] = {1: "one core", 2: "two cores"}
 
 
@@ -148,6 +149,18 @@ def storage(section: dict[str, Any]) -> str:
         share = median(files["runs_s"]) / median(cell["runs_s"])
         rows.append([cell["what"], cell["tool"], _range(cell["runs_s"]), f"{share:.2f}"])
     return table(["", "read by", "seconds", "speed by that of files"], rows, n_right=2)
+
+
+def reader_remote(section: dict[str, Any]) -> str:
+    """What reading a remote dataset costs, beside the same files on the disk and other tools."""
+    rows = []
+    for cell in section["cells"]:
+        if "runs_s" in cell:
+            mb = cell["n_items"] * _SEQUENCE_MB
+            costs = [f"{1e3 * median(cell[runs]) / mb:.1f}" for runs in ("runs_own_cpu_s", "runs_cpu_s")]
+            fetched = f"{median(cell['fetched']):.2f}" if cell["tool"] != "tokenmill, local" else ""
+            rows.append([cell["name"], cell["tool"], _number(mb / median(cell["runs_s"])), *costs, fetched])
+    return table(["", "read by", "MB/s", "own, ms a MB", "all, ms a MB", "fetched"], rows, n_right=4)
 
 
 def published(section: dict[str, Any]) -> str:
@@ -308,6 +321,7 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "clusters": clusters,
     "clusters_many": clusters_many,
     "storage": storage,
+    "reader_remote": reader_remote,
     "task": task,
     "hard": hard,
 }
