@@ -188,7 +188,6 @@ def train(
     pair_count_min: int,
     token_bytes_max: int | None,
     forbidden: Sequence[bytes],
-    threads: int,
     progress: Callable[[int, int], None] | None,
     checkpoint_every: int | None,
     checkpoint: Callable[[Any, bytes], None] | None,

@@ -17,12 +17,12 @@ Pair = tuple[bytes, bytes]
 
 def learned(
     counts: dict[bytes, int], n_tokens: int, least: int = 1, longest: int | None = None,
-    forbidden: Sequence[bytes] = (), threads: int = 1, score: str = "count",
+    forbidden: Sequence[bytes] = (), score: str = "count",
 ) -> tuple[list[Pair], pa.Table]:  # fmt: skip
     """The merges as bytes, and the table that the core gave."""
     pretokens = pa.array(list(counts), pa.binary())
     numbers = pa.array(list(counts.values()), pa.uint64())
-    goal = (n_tokens, score, least, longest, list(forbidden), threads)
+    goal = (n_tokens, score, least, longest, list(forbidden))
     table = table_of(_core.train(pretokens, numbers, BYTES, 256, *goal, None, None, None)[0])
     # A token's id does not tell when it was made where a pair came up again, so the bytes are found by repetition.
     tokens = {place: bytes([byte]) for place, byte in enumerate(ORDER)}

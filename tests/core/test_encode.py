@@ -437,7 +437,7 @@ def test_arrays_that_are_not_aligned_are_read_all_the_same() -> None:
     assert built.encode_batch(_unaligned(texts), 1).equals(built.encode_batch(texts, 1))
     ids = pa.array([97, 98, 99], pa.uint32())
     assert built.decode_bytes(_unaligned(ids)) == b"abc"
-    goal = (256, 9, "count", 1, None, [], 1, None, None, None)
+    goal = (256, 9, "count", 1, None, [], None, None, None)
     tokens = [bytes([byte]) for byte in _core.byte_order()]
     words = texts.cast(pa.binary())
     assert _core.train(_unaligned(words), _unaligned(numbers), tokens, *goal) == _core.train(

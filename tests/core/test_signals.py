@@ -37,8 +37,8 @@ CALLS = {
     "encode one huge pre-token": "while True: whole.encode('ab' * 10**7)",
     "train from a counter": """many = _core.Counter([])
 many.update([str(i) for i in range(10**6)])
-_core.train(many, None, letters['token'].to_pylist(), 256, 10**6, 'count', 1, None, [], 1, None, None, None)""",
-    "train": "_core.train(words, ones, letters['token'].to_pylist(), 256, 10**6, 'count', 1, None, [], 1, None, None, None)",
+_core.train(many, None, letters['token'].to_pylist(), 256, 10**6, 'count', 1, None, [], None, None, None)""",
+    "train": "_core.train(words, ones, letters['token'].to_pylist(), 256, 10**6, 'count', 1, None, [], None, None, None)",
 }
 
 

@@ -76,7 +76,7 @@ def test_a_training_goes_on_from_each_checkpoint_with_the_same_merges(score: str
 
     pretokens = pa.array(list(counts), pa.binary())
     numbers = pa.array(list(counts.values()), pa.uint64())
-    _core.train(pretokens, numbers, BYTES, 256, 60, score, 1, None, [], 1, None, 7, keep)
+    _core.train(pretokens, numbers, BYTES, 256, 60, score, 1, None, [], None, 7, keep)
     assert [merges.num_rows for _, merges in states] == list(range(7, expected.num_rows + 1, 7))
     for words, merges in states:
         tokens = list(BYTES)
@@ -85,39 +85,32 @@ def test_a_training_goes_on_from_each_checkpoint_with_the_same_merges(score: str
                 tokens.append(tokens[left] + tokens[right])
         n_left = 60 - (len(tokens) - 256)
         rest, *_ = _core.train(
-            words["ids"], words["count"], tokens, 256, n_left, score, 1, None, [], 1,
+            words["ids"], words["count"], tokens, 256, n_left, score, 1, None, [],
             None, None, None,
         )  # fmt: skip
         assert pa.concat_tables([merges, table_of(rest)]).equals(expected)
-
-
-def test_many_places_of_one_pair_are_merged_by_threads_alike() -> None:
-    counts = {f"ab{number}abab".encode(): number % 5 + 1 for number in range(60_000)}
-    assert learned(counts, 30, threads=3)[1].equals(learned(counts, 30)[1])
 
 
 def test_merges_are_those_of_tokenizers_when_many_places_of_the_index_are_stale() -> None:
     """So many merges in so long a text leave more than a million places behind, and what still stands is moved together."""
     draw = random.Random(0)
     counts = {"".join(draw.choices("ab", k=20)): 1 for _ in range(35_000)}
-    assert learned(encoded(counts), 300, threads=3)[0] == by_tokenizers(counts, 300)
+    assert learned(encoded(counts), 300)[0] == by_tokenizers(counts, 300)
 
 
 def test_the_tokens_of_the_text_are_told() -> None:
     pretokens, numbers = pa.array([b"aaa", b"b", b"ab"], pa.binary()), pa.array([2, 5, 1], pa.uint64())
-    told = [
-        _core.train(pretokens, numbers, BYTES, 256, n, "count", 1, None, [], 1, None, None, None)[1] for n in range(3)
-    ]
+    told = [_core.train(pretokens, numbers, BYTES, 256, n, "count", 1, None, [], None, None, None)[1] for n in range(3)]
     assert told == [13, 11, 9]  # "aa" is joined twice, then "aaa"
 
 
 def test_an_unknown_score_and_an_id_without_token_are_refused() -> None:
     words, ones = pa.array([b"ab"], pa.binary()), pa.array([1], pa.uint64())
     with pytest.raises(CountsError, match="wordpiece"):
-        _core.train(words, ones, BYTES, 256, 9, "best", 1, None, [], 1, None, None, None)
+        _core.train(words, ones, BYTES, 256, 9, "best", 1, None, [], None, None, None)
     lists = pa.array([[0, 256]], pa.large_list(pa.uint32()))
     with pytest.raises(CountsError, match="id 256"):
-        _core.train(lists, ones, BYTES, 256, 9, "count", 1, None, [], 1, None, None, None)
+        _core.train(lists, ones, BYTES, 256, 9, "count", 1, None, [], None, None, None)
 
 
 @settings(max_examples=300, deadline=None)
@@ -178,7 +171,7 @@ def test_a_forbidden_pair_may_arise_again(score: str) -> None:
     table = table_of(
         _core.train(
             pa.array(words, pa.large_list(pa.uint32())), pa.array([30, 3, 100, 1, 4, 4], pa.uint64()),
-            list(ids), 256, 9, score, 1, None, [b"abcx"], 1, None, None, None,
+            list(ids), 256, 9, score, 1, None, [b"abcx"], None, None, None,
         )[0]
     )  # fmt: skip
     pairs = list(zip(table["left"].to_pylist(), table["right"].to_pylist(), strict=True))
@@ -192,11 +185,6 @@ def test_no_counts_give_no_merges() -> None:
     assert learned({b"a": 9, b"": 3}, 9)[1].num_rows == 0
 
 
-def test_threads_do_not_change_the_merges() -> None:
-    counts = {f"w{number * 7919 % 10007}x".encode(): number % 13 + 1 for number in range(5000)}
-    assert learned(counts, 500, threads=3)[1].equals(learned(counts, 500)[1])
-
-
 def test_progress_is_told_and_its_error_stops_training() -> None:
     counts = {("ab" * 40 + str(number)).encode(): 1 for number in range(40_000)}
 
@@ -206,7 +194,7 @@ def test_progress_is_told_and_its_error_stops_training() -> None:
     with pytest.raises(LookupError):
         _core.train(
             pa.array(list(counts), pa.binary()), pa.array(list(counts.values()), pa.uint64()), BYTES, 256,
-            50_000, "count", 1, None, [], 1, stop, None, None,
+            50_000, "count", 1, None, [], stop, None, None,
         )  # fmt: skip
 
 

@@ -71,8 +71,9 @@ class Goal:
 
 @dataclass(frozen=True)
 class Running:
-    """How a training runs, which changes no merge. `threads`: None uses all cores. `progress`: see `train_vocab`. `checkpoint`:
-    where the state is saved now and then; a training that was killed resumes from it with the same result."""
+    """How a training runs, which changes no merge. `threads`: those that encode the counts for `extend`; None uses all
+    cores. One thread learns. `progress`: see `train_vocab`. `checkpoint`: where the state is saved now and then; a training that
+    was killed resumes from it with the same result."""
 
     threads: int | None = None
     progress: OnProgress | None = None
@@ -125,7 +126,8 @@ def train_vocab(
     pattern that the pre-tokens were counted with. `pair_count_min`: a pair that occurs less often is not merged; when no
     such pair is left, learning stops, and the tokenizer is smaller than `vocab_size`. `token_bytes_max`: a token of more than
     two bytes is made only if it is shorter than this, as with `max_token_length` of BpeTrainer. `progress(n_tokens, n_merges)`
-    is called now and then with the numbers learned so far. A pair whose text is that of a special token is not merged.
+    is called now and then with the numbers learned so far. One thread learns, whatever `threads` is. A pair whose text is that of a
+    special token is not merged.
     `score` decides which pair is merged first: "count" (BPE), "wordpiece" (count / (left's count × right's count)) or
     "bytes_saved" (count × (bytes - 1)); of equal pairs, the one with the smaller left id, then the smaller right id.
     `pad_vocab_to`: special tokens `<|reserved_0|>` … are appended until the size is a multiple of it.
@@ -262,7 +264,8 @@ def _learn(
 ) -> Learned:
     model, checkpoint = start.model, running.checkpoint
     _check_goal(vocab_sizes, goal, model)
-    n_threads, n_added = threads_or_all(running.threads), len(model.added)
+    threads_or_all(running.threads)  # a wrong number is an error, although one thread learns
+    n_added = len(model.added)
     first = [model.tokens[id] for id in sorted(model.tokens)]
     n_tokens_max = max(vocab_sizes) - len(first) - n_added
     key, kept, earlier = "", None, b""
@@ -300,7 +303,6 @@ def _learn(
         goal.pair_count_min,
         goal.token_bytes_max,
         [*start.forbidden, *start.refused],
-        n_threads,
         show,
         checkpoint.every if checkpoint else None,
         keep if checkpoint else None,

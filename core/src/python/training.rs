@@ -31,7 +31,7 @@ const MERGE_BYTES: usize = 20;
 #[pyfunction]
 #[allow(clippy::too_many_arguments)] // Python passes plain arguments; Goal groups them for the core
 #[pyo3(signature = (
-    pretokens, counts, tokens, n_first, n_tokens_max, score, pair_count_min, token_bytes_max, forbidden, threads,
+    pretokens, counts, tokens, n_first, n_tokens_max, score, pair_count_min, token_bytes_max, forbidden,
     progress, checkpoint_every, checkpoint, words_max=None,
 ))]
 pub(super) fn train<'py>(
@@ -45,7 +45,6 @@ pub(super) fn train<'py>(
     pair_count_min: u64,
     token_bytes_max: Option<usize>,
     forbidden: Vec<Vec<u8>>,
-    threads: usize,
     progress: Option<Py<PyAny>>,
     checkpoint_every: Option<u64>,
     checkpoint: Option<Py<PyAny>>,
@@ -68,7 +67,6 @@ pub(super) fn train<'py>(
         token_bytes_max: token_bytes_max.unwrap_or(usize::MAX),
         forbidden: &forbidden.into_iter().collect(),
         words_max,
-        threads,
         checkpoint_every: checkpoint_every.filter(|_| checkpoint.is_some()),
     };
     let done = Progress::default();

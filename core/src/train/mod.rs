@@ -1,7 +1,7 @@
 //! Counts → merges: the best pair of tokens becomes one token, again and again, in a text of every distinct pre-token once.
 //!
 //! Invariant: pairs are merged in the order of their score, then the smaller left id, then the smaller right id (the order of
-//! `tokenizers`). The number of threads does not change the result. A queue entry whose score is out of date is skipped.
+//! `tokenizers`). A queue entry whose score is out of date is skipped. One thread learns (docs/design/tried.md has the reasons).
 //! Cost: O(bytes of distinct pre-tokens) at the start, and again each time the index has left out too much (seldom; at most 31
 //! times). Then each merge costs the places of its pair.
 
@@ -16,7 +16,6 @@ pub mod words;
 
 use crate::hash::Seed;
 use crate::parallel::interrupt::{CoreError, Result, Stop};
-use crate::parallel::threads::in_threads;
 use crate::train::pair_queue::PairQueue;
 use crate::train::pairs::{Pairs, ids_of};
 use crate::train::score::{ByBytesSaved, ByCount, ByWordPiece, Score, Scoring, Side};
@@ -26,8 +25,8 @@ use hashbrown::HashTable;
 use rustc_hash::FxHashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A merge with fewer places is done by one thread, because starting others takes longer.
-const PLACES_PER_THREAD: usize = 1 << 16;
+/// With fewer entries than this that are out of date, rebuilding the queue is not worth it.
+const STALE_ENTRIES: usize = 1 << 16;
 
 /// When the index has left out too much, it is rebuilt with its floor divided by this.
 const LOWER_BY: u64 = 8;
@@ -51,8 +50,6 @@ pub struct Goal<'a> {
     pub forbidden: &'a FxHashSet<Vec<u8>>,
     /// The most words of a token, if tokens may have several (see `superwords`). No token is then made twice.
     pub words_max: Option<usize>,
-    /// The number of threads.
-    pub threads: usize,
     /// The number of merges between two checkpoints.
     pub checkpoint_every: Option<u64>,
 }
@@ -183,29 +180,9 @@ impl<'a, S: Scoring> Trainer<'a, S> {
         self.pairs = Pairs::default();
         self.queue = PairQueue::new(std::iter::empty(), S::level);
         let Self { words, tokens, goal, .. } = self;
-        let threads = goal.threads.max(1);
-        let cuts: Vec<u32> = (1..threads).map(|part| (words.n_cells() * part / threads) as u32).collect();
-        let ranges = words.ranges(&cuts);
-        let part_floor = if ranges.len() == 1 { floor } else { 1 };
-        let check = || stop.check();
-        let mut parts = in_threads(ranges, stop, |cells| {
-            let keep = |left, right| tokens.is_kept(left, right, goal.token_bytes_max);
-            pairs::count(words, cells, |id| tokens.cells(id), part_floor, keep, check)
-        })?;
-        self.n_placed = parts.iter().map(|part| part.n_places).sum();
-        // Reserved now, because merges append to it, and growing could hold it twice.
-        let mut positions = Vec::with_capacity(pairs::n_positions_to_compact(self.n_placed));
-        positions.resize(parts.iter().map(|part| part.n_positions).sum(), 0);
-        let mut rest = &mut positions[..];
-        let rooms = parts.iter_mut().map(|part| {
-            let (room, after) = std::mem::take(&mut rest).split_at_mut(part.n_positions);
-            rest = after;
-            (part, room)
-        });
-        in_threads(rooms.collect(), stop, |(part, room)| {
-            pairs::place(part, room, words, |id| tokens.cells(id), check)
-        })?;
-        self.pairs = Pairs::new(parts, positions, floor);
+        let (cells, check) = (|id| tokens.cells(id), || stop.check());
+        let keep = |left, right| tokens.is_kept(left, right, goal.token_bytes_max);
+        (self.pairs, self.n_placed) = Pairs::of(words, cells, floor, keep, check)?;
         self.n_indexed += 1;
         self.fill_queue();
         Ok(())
@@ -227,7 +204,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
 
     fn learn(mut self, progress: &Progress, stop: &Stop, checkpoint: Checkpoint<'_>) -> Result<Learned> {
         let mut merges: Vec<Merge> = Vec::new();
-        let (mut positions, mut touched, mut found) = (Vec::new(), Vec::new(), vec![Found::default()]);
+        let (mut positions, mut touched, mut found) = (Vec::new(), Vec::new(), Found::default());
         let mut bytes = Vec::new();
         while self.tokens.n_learned() < self.goal.n_tokens_max {
             let Some((key, count)) = self.next_pair(stop)? else { break };
@@ -244,12 +221,12 @@ impl<'a, S: Scoring> Trainer<'a, S> {
             let token = self.tokens.id_of(&bytes, left_cells + right_cells)?;
             let is_new = token as usize == n_tokens;
             let joint = Joint { left, right, token, left_cells, right_cells };
-            self.merge(&joint, &positions, stop, &mut found)?;
             let tokens = &self.tokens;
+            self.words.merge(&positions, &joint, |id| tokens.cells(id), || stop.check(), &mut found)?;
             let keep = |left, right| tokens.is_kept(left, right, self.goal.token_bytes_max);
             self.pairs.change(&joint, is_new, &found, keep, &mut touched)?;
-            self.n_placed -= found.iter().map(|part| part.n_places).sum::<u64>() as usize;
-            self.push(&joint, &found, &touched);
+            self.n_placed -= found.n_places;
+            self.push(&joint, found.count, &touched);
             self.pairs.compact(&self.words, self.n_placed, |id| self.tokens.cells(id), || stop.check())?;
             merges.push(Merge { left, right, token, count });
             progress.n_tokens.store(self.tokens.n_learned(), Ordering::Relaxed);
@@ -296,35 +273,9 @@ impl<'a, S: Scoring> Trainer<'a, S> {
         S::value(count, side(left), side(right))
     }
 
-    /// `found`: the results for each part of the positions, one or more. Their memory from the last merge is reused.
-    fn merge(&mut self, joint: &Joint, positions: &[u32], stop: &Stop, found: &mut Vec<Found>) -> Result<()> {
-        let n_parts = (positions.len() / PLACES_PER_THREAD).clamp(1, self.goal.threads.max(1));
-        let tokens = &self.tokens;
-        found.truncate(1);
-        found[0].clear();
-        if n_parts == 1 {
-            let mut all = self.words.whole();
-            return all.merge(positions, joint, |id| tokens.cells(id), || stop.check(), &mut found[0]);
-        }
-        let cuts: Vec<u32> = (1..n_parts).map(|part| positions[positions.len() * part / n_parts]).collect();
-        let parts = self.words.parts(&cuts);
-        found.resize_with(parts.len(), Found::default);
-        let mut rest = positions;
-        let parts = parts.into_iter().zip(found).map(|(part, found)| {
-            let (now, later) = rest.split_at(rest.partition_point(|&position| (position as usize) < part.end()));
-            rest = later;
-            (part, now, found)
-        });
-        in_threads(parts.collect(), stop, |(mut part, positions, found)| {
-            part.merge(positions, joint, |id| tokens.cells(id), || stop.check(), found)
-        })?;
-        Ok(())
-    }
-
     /// Pushes the pairs whose score may have risen.
-    fn push(&mut self, joint: &Joint, found: &[Found], touched: &[u64]) {
+    fn push(&mut self, joint: &Joint, count: u64, touched: &[u64]) {
         if S::BY_SIDES {
-            let count: u64 = found.iter().map(|part| part.count).sum();
             self.counts.resize(self.tokens.len(), 0);
             self.partners.resize_with(self.tokens.len(), Vec::new);
             self.counts[joint.left as usize] -= count;
@@ -340,7 +291,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
         } else {
             touched.iter().for_each(|&key| self.push_one(key));
         }
-        if self.queue.n_entries() > 4 * self.pairs.n_pairs() + PLACES_PER_THREAD {
+        if self.queue.n_entries() > 4 * self.pairs.n_pairs() + STALE_ENTRIES {
             self.fill_queue();
         }
     }
@@ -511,7 +462,6 @@ mod tests {
             token_bytes_max: [4, usize::MAX][random(2) as usize],
             forbidden: &forbidden,
             words_max: None,
-            threads: 1 + 2 * random(2) as usize,
             checkpoint_every: None,
         };
         let stop = Stop::default();

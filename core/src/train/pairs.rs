@@ -3,12 +3,13 @@
 //! Invariants: a pair's count is the number of places where it occurs now, overlaps included ("aaa" has "aa" twice), each
 //! multiplied by the count of its pre-token. Its positions include every such place, and maybe places where it no longer occurs,
 //! so a position is checked before use. All positions are in one array, except that a pair with a single position stores it
-//! itself. The positions of a merged pair make room for new ones. When more than a fifth of the array must be stale, all
+//! itself. The positions of a merged pair make room for new ones. When more than a third of the array must be stale, all
 //! positions are checked and compacted.
 //! Pairs with a count below `floor` are left out, because most pairs are rare and never merged. A pair that is left out has a
 //! count of at most `absent_max`.
-//! Cost: O(1) per change. A compaction costs O(positions + pairs log pairs) and happens after the array has grown by a quarter
-//! (by half is as fast, and takes more memory). Memory: 4 bytes per position, 32 per entry, and 16 per pair during a compaction.
+//! Cost: O(1) per change. A compaction costs O(positions + pairs log pairs) and happens after the array has grown by half (by a
+//! quarter takes 3 % less memory and, with 7 million pre-tokens, 1.2 times as long). Memory: 4 bytes per position, 32 per entry,
+//! and 16 per pair during a compaction.
 
 use crate::pair::key_of;
 use crate::parallel::interrupt::{CoreError, Result};
@@ -47,20 +48,6 @@ struct PairEntry {
     next: u32,
 }
 
-/// The pairs that begin in some cells, counted before the first merge.
-pub struct Counted {
-    cells: Range<usize>,
-    slots: Slots,
-    /// For each pair: its key, its count, and the end of its positions. A pair that is left out has the end of the one before it.
-    pairs: Vec<(u64, u64, u32)>,
-    /// For each pair, the index of its next position; NONE for one that is left out.
-    cursors: Vec<u32>,
-    /// The number of positions of all kept pairs.
-    pub n_positions: usize,
-    /// The number of places where any pair begins.
-    pub n_places: usize,
-}
-
 /// All pairs of the text, with their counts and positions.
 #[derive(Default)]
 pub struct Pairs {
@@ -78,69 +65,6 @@ pub struct Pairs {
 /// The ids of the two sides of a pair, from its key.
 pub fn ids_of(key: u64) -> (u32, u32) {
     ((key >> 32) as u32, key as u32)
-}
-
-/// Counts the pairs that begin in some cells. Pairs with a count of at least `floor` there, and for which `keep` is true, are
-/// kept.
-pub fn count(
-    words: &Words,
-    cells: Range<usize>,
-    cells_of: impl Fn(u32) -> usize,
-    floor: u64,
-    keep: impl Fn(u32, u32) -> bool,
-    check: impl Fn() -> Result<()>,
-) -> Result<Counted> {
-    let mut slots = Slots { of_bytes: vec![NONE; N_BYTES * N_BYTES], of_others: Map::default() };
-    let mut pairs: Vec<(u64, u64, u32)> = Vec::new();
-    let mut check = now_and_then(check);
-    words.pairs(cells.clone(), cells_of, |_, left, right, count| {
-        check()?;
-        let slot = slots.of(left, right);
-        if *slot == NONE {
-            *slot = pairs.len() as u32;
-            pairs.push((key_of(left, right), 0, 0));
-        }
-        let (_, sum, n_positions) = &mut pairs[*slot as usize];
-        *sum += count;
-        *n_positions += 1;
-        Ok(())
-    })?;
-    let (mut n_places, mut n_positions) = (0, 0);
-    let mut cursors = Vec::with_capacity(pairs.len());
-    for (key, count, n) in &mut pairs {
-        n_places += *n as usize;
-        let (left, right) = ids_of(*key);
-        let is_kept = *count >= floor && keep(left, right);
-        cursors.push(if is_kept { n_positions } else { NONE });
-        if is_kept {
-            n_positions += *n;
-        }
-        *n = n_positions;
-    }
-    Ok(Counted { cells, slots, pairs, cursors, n_positions: n_positions as usize, n_places })
-}
-
-/// Stores the positions of the kept pairs. `positions`: room for exactly these.
-pub fn place(
-    counted: &mut Counted,
-    positions: &mut [u32],
-    words: &Words,
-    cells_of: impl Fn(u32) -> usize,
-    check: impl Fn() -> Result<()>,
-) -> Result<()> {
-    let Counted { cells, slots, cursors, .. } = counted;
-    let mut check = now_and_then(check);
-    words.pairs(cells.clone(), cells_of, |position, left, right, _| {
-        check()?;
-        let cursor = &mut cursors[*slots.of(left, right) as usize];
-        if *cursor != NONE {
-            positions[*cursor as usize] = position;
-            *cursor += 1;
-        }
-        Ok(())
-    })?;
-    (*slots, *cursors) = (Slots::default(), Vec::new());
-    Ok(())
 }
 
 /// The check, made on every 65,536th call only.
@@ -171,27 +95,64 @@ impl Slots {
 }
 
 impl Pairs {
-    /// The index of the kept pairs of all parts of the cells, with the parts in order and the positions of all.
-    pub fn new(parts: Vec<Counted>, positions: Vec<u32>, floor: u64) -> Self {
-        let mut all = Self { floor, absent_max: floor - 1, ..Self::default() };
-        let mut first = 0;
-        for Counted { pairs, n_positions, .. } in parts {
-            let mut start = 0;
-            for (key, count, end) in pairs {
-                let (at, n) = (first + start as usize, (end - start) as usize);
-                if n > 0 {
-                    all.add(key, count, span_of(&positions[at..at + n], at));
-                }
-                start = end;
+    /// The index of the pairs that have a count of at least `floor` and for which `keep` is true; and the number of places where any
+    /// pair begins.
+    pub fn of(
+        words: &Words,
+        cells_of: impl Fn(u32) -> usize,
+        floor: u64,
+        keep: impl Fn(u32, u32) -> bool,
+        check: impl Fn() -> Result<()>,
+    ) -> Result<(Self, usize)> {
+        let mut slots = Slots { of_bytes: vec![NONE; N_BYTES * N_BYTES], of_others: Map::default() };
+        let mut counted: Vec<(u64, u64, u32)> = Vec::new(); // the key, the count and the number of positions of each pair
+        let mut check = now_and_then(check);
+        words.pairs(&cells_of, |_, left, right, count| {
+            check()?;
+            let slot = slots.of(left, right);
+            if *slot == NONE {
+                *slot = counted.len() as u32;
+                counted.push((key_of(left, right), 0, 0));
             }
-            first += n_positions;
+            let (_, sum, n) = &mut counted[*slot as usize];
+            *sum += count;
+            *n += 1;
+            Ok(())
+        })?;
+        let n_places = counted.iter().map(|&(_, _, n)| n as usize).sum();
+        counted.iter_mut().for_each(|(key, count, n)| {
+            let (left, right) = ids_of(*key);
+            *n *= u32::from(*count >= floor && keep(left, right));
+        });
+        let mut n_positions = 0;
+        let mut cursors: Vec<u32> = Vec::with_capacity(counted.len());
+        for &(_, _, n) in &counted {
+            cursors.push(if n > 0 { n_positions } else { NONE });
+            n_positions += n;
+        }
+        // Reserved now, because merges append to it, and growing could hold it twice.
+        let mut positions = Vec::with_capacity(n_positions_to_compact(n_places));
+        positions.resize(n_positions as usize, 0);
+        words.pairs(cells_of, |position, left, right, _| {
+            check()?;
+            let cursor = &mut cursors[*slots.of(left, right) as usize];
+            if *cursor != NONE {
+                positions[*cursor as usize] = position;
+                *cursor += 1;
+            }
+            Ok(())
+        })?;
+        let mut all = Self::empty(floor);
+        for ((key, count, n), end) in counted.into_iter().zip(cursors).filter(|&((_, _, n), _)| n > 0) {
+            let start = (end - n) as usize;
+            all.add(key, count, span_of(&positions[start..end as usize], start));
         }
         all.positions = positions;
-        let rare: Vec<u64> = all.iter().filter(|&(_, count)| count < floor).map(|(key, _)| key).collect();
-        for key in rare {
-            all.map.remove(key);
-        }
-        all
+        Ok((all, n_places))
+    }
+
+    fn empty(floor: u64) -> Self {
+        Self { floor, absent_max: floor - 1, ..Self::default() }
     }
 
     /// The number of pairs in the index.
@@ -245,15 +206,15 @@ impl Pairs {
         &mut self,
         joint: &Joint,
         is_new: bool,
-        parts: &[Found],
+        found: &Found,
         keep: impl Fn(u32, u32) -> bool,
         touched: &mut Vec<u64>,
     ) -> Result<()> {
         touched.clear();
         let mut before = std::mem::take(&mut self.before);
         let mut after = std::mem::take(&mut self.after);
-        before.fill(parts, |found| &found.before);
-        after.fill(parts, |found| &found.after);
+        before.fill(&found.before);
+        after.fill(&found.after);
         let keys_before = |id| (key_of(id, joint.token), key_of(id, joint.left));
         let keys_after = |id| (key_of(joint.token, id), key_of(joint.right, id));
         self.prefetch_first(&before.all, keys_before);
@@ -274,16 +235,9 @@ impl Pairs {
             positions,
             std::mem::take(free),
             |group| is_in(group.id, joint.token, group.count, &mut left_before),
-            parts,
-            |found| &found.before,
+            &found.before,
         );
-        after.place(
-            positions,
-            0..0,
-            |group| is_in(joint.token, group.id, group.count, &mut left_after),
-            parts,
-            |found| &found.after,
-        );
+        after.place(positions, 0..0, |group| is_in(joint.token, group.id, group.count, &mut left_after), &found.after);
         *absent_max = absent_max.saturating_add(left_before).saturating_add(left_after);
         self.make(&before.all, keys_before, touched);
         self.make(&after.all, keys_after, touched);
@@ -372,11 +326,17 @@ impl Pairs {
         // Going from left to right, writing never overtakes reading.
         spans.sort_unstable();
         let mut end = 0;
-        for (start, key) in spans {
+        for (i, &(start, key)) in spans.iter().enumerate() {
             check()?;
+            if let Some(&(_, later)) = spans.get(i + AHEAD) {
+                map.prefetch(later);
+            }
             let Some(pair) = map.get_mut(key) else { continue };
             let first = end;
             for at in start as usize..start as usize + pair.span.n as usize {
+                if let Some(&later) = positions.get(at + 2 * AHEAD) {
+                    words.prefetch(later); // mostly of this pair, or of the next one
+                }
                 let position = positions[at];
                 if stands(key, position) {
                     positions[end] = position;
@@ -401,7 +361,7 @@ impl Pairs {
 
 /// The number of positions from which on they are compacted, if pairs begin in `n_places` places.
 pub fn n_positions_to_compact(n_places: usize) -> usize {
-    n_places + n_places / 4 + STALE_MIN
+    n_places + n_places / 2 + STALE_MIN
 }
 
 /// The span of positions that begin at `start` in the array, or of a single one.
@@ -457,12 +417,12 @@ impl Group {
 
 impl Groups {
     /// Groups the neighbours on one side by token. This replaces the groups of the last merge.
-    fn fill(&mut self, parts: &[Found], side: impl Fn(&Found) -> &[Neighbour]) {
+    fn fill(&mut self, neighbours: &[Neighbour]) {
         for group in &self.all {
             self.places[group.id as usize] = 0;
         }
         self.all.clear();
-        for neighbour in parts.iter().flat_map(&side) {
+        for neighbour in neighbours {
             let Neighbour { id, position, count } = *neighbour;
             if id as usize >= self.places.len() {
                 self.places.resize((id as usize + 1).next_power_of_two(), 0);
@@ -485,8 +445,7 @@ impl Groups {
         positions: &mut Vec<u32>,
         free: Range<usize>,
         mut keep: impl FnMut(&Group) -> bool,
-        parts: &[Found],
-        side: impl Fn(&Found) -> &[Neighbour],
+        neighbours: &[Neighbour],
     ) {
         let mut n = 0;
         for group in &mut self.all {
@@ -504,7 +463,7 @@ impl Groups {
             group.end = start as u64;
             start += group.n as usize;
         }
-        for neighbour in parts.iter().flat_map(&side) {
+        for neighbour in neighbours {
             let group = &mut self.all[self.places[neighbour.id as usize] as usize - 1];
             if group.is_kept && group.n > 1 {
                 positions[group.end as usize] = neighbour.position;
@@ -520,14 +479,14 @@ mod tests {
 
     #[test]
     fn new_positions_stand_where_those_of_the_merged_pair_were_if_there_is_room() {
-        let mut pairs = Pairs { positions: vec![1, 2, 3, 4, 7, 8], ..Pairs::new(vec![], vec![], 1) };
+        let mut pairs = Pairs { positions: vec![1, 2, 3, 4, 7, 8], ..Pairs::empty(1) };
         pairs.add(key_of(5, 6), 4, Span { start: 1, n: 3 });
         pairs.take(key_of(5, 6), &mut Vec::new());
         let joint = Joint { left: 5, right: 6, token: 7, left_cells: 1, right_cells: 1 };
         let at = |id, position| Neighbour { id, position, count: 1 };
         let before = vec![at(1, 20), at(2, 30), at(1, 40)];
         let after = vec![at(3, 21), at(3, 41)];
-        let found = [Found { before, after, ..Found::default() }];
+        let found = Found { before, after, ..Found::default() };
         pairs.change(&joint, true, &found, |_, _| true, &mut Vec::new()).unwrap();
         assert_eq!(pairs.positions, [1, 20, 40, 4, 7, 8, 21, 41]);
         assert_eq!(pairs.only_position(key_of(2, 7)), Some(30));
@@ -535,17 +494,17 @@ mod tests {
         pairs.take(key_of(1, 7), &mut positions);
         assert_eq!(positions, [20, 40]);
         let before = (0..3).map(|position| at(9, position)).collect(); // more than fit the two free places
-        pairs.change(&joint, true, &[Found { before, ..Found::default() }], |_, _| true, &mut Vec::new()).unwrap();
+        pairs.change(&joint, true, &Found { before, ..Found::default() }, |_, _| true, &mut Vec::new()).unwrap();
         assert_eq!(pairs.positions, [1, 20, 40, 4, 7, 8, 21, 41, 0, 1, 2]);
     }
 
     #[test]
     fn what_a_token_made_again_leaves_out_is_added_to_what_an_absent_pair_may_count() {
-        let mut pairs = Pairs::new(vec![], vec![], 10);
+        let mut pairs = Pairs::empty(10);
         let joint = Joint { left: 5, right: 6, token: 7, left_cells: 1, right_cells: 1 };
         let mut change = |is_new, count| {
             let before = vec![Neighbour { id: 1, position: 3, count }, Neighbour { id: 2, position: 9, count: 1 }];
-            let found = [Found { before, ..Found::default() }];
+            let found = Found { before, ..Found::default() };
             pairs.change(&joint, is_new, &found, |_, _| true, &mut Vec::new()).unwrap();
             (pairs.count(key_of(1, 7)), pairs.absent_max())
         };

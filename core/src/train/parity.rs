@@ -8,7 +8,7 @@
 
 use crate::pair::key_of;
 use crate::parallel::interrupt::{Result, Stop};
-use crate::train::pairs::{self, Pairs, ids_of};
+use crate::train::pairs::{Pairs, ids_of};
 use crate::train::parity_queue::{Order, ParityQueue};
 use crate::train::words::{Found, Joint, Words, WordsBuilder};
 use crate::train::{Learned, Merge, Progress, Tokens};
@@ -277,7 +277,7 @@ impl Group {
 #[derive(Default)]
 struct Scratch {
     positions: Vec<u32>,
-    found: [Found; 1],
+    found: Found,
     touched: Vec<u64>,
 }
 
@@ -295,13 +295,9 @@ impl Text {
         let words = words.build()?;
         let cells = |id| tokens.cells(id);
         let keep = |left, right| tokens.is_kept(left, right, goal.token_bytes_max);
-        let mut counted = pairs::count(&words, 0..words.n_cells(), cells, 1, keep, || stop.check())?;
-        let n_placed = counted.n_places;
-        let mut positions = Vec::with_capacity(pairs::n_positions_to_compact(n_placed));
-        positions.resize(counted.n_positions, 0);
-        pairs::place(&mut counted, &mut positions, &words, cells, || stop.check())?;
+        let (pairs, n_placed) = Pairs::of(&words, cells, 1, keep, || stop.check())?;
         let n_tokens = words.token_counts(tokens.len(), cells).iter().sum();
-        Ok(Self { pairs: Pairs::new(vec![counted], positions, 1), words, n_placed, n_tokens })
+        Ok(Self { pairs, words, n_placed, n_tokens })
     }
 
     fn merge(
@@ -320,12 +316,11 @@ impl Text {
             return Ok(());
         }
         let cells = |id| tokens.cells(id);
-        found[0].clear();
-        self.words.whole().merge(positions, joint, cells, || stop.check(), &mut found[0])?;
+        self.words.merge(positions, joint, cells, || stop.check(), found)?;
         let keep = |left, right| tokens.is_kept(left, right, goal.token_bytes_max);
-        self.pairs.change(joint, is_new, &found[..], keep, touched)?;
-        self.n_placed -= found[0].n_places as usize;
-        self.n_tokens -= found[0].count;
+        self.pairs.change(joint, is_new, found, keep, touched)?;
+        self.n_placed -= found.n_places;
+        self.n_tokens -= found.count;
         self.pairs.compact(&self.words, self.n_placed, cells, || stop.check())
     }
 }

@@ -5,9 +5,9 @@
 //! Invariant: a cell without a mark is the first cell of a present token. Every pre-token is between two boundary cells, and the
 //! one before it holds its count. Cost: O(1) per neighbour; a merge moves no other token.
 
+use crate::memory::pages::Pages;
 use crate::memory::prefetch::prefetch;
 use crate::parallel::interrupt::{CoreError, Result};
-use std::ops::Range;
 
 const MARK: u32 = 3 << 30;
 const START: u32 = 0;
@@ -58,14 +58,14 @@ pub struct Found {
     /// The tokens after the merged pairs.
     pub after: Vec<Neighbour>,
     /// The number of merged places.
-    pub n_places: u64,
+    pub n_places: usize,
     /// The sum of the counts of the places merged.
     pub count: u64,
 }
 
 impl Found {
     /// Empties the result, but keeps its memory.
-    pub fn clear(&mut self) {
+    fn clear(&mut self) {
         self.before.clear();
         self.after.clear();
         (self.n_places, self.count) = (0, 0);
@@ -74,7 +74,8 @@ impl Found {
 
 /// The text as cells of ids, in which pairs are merged in place.
 pub struct Words {
-    cells: Vec<u32>,
+    /// In large pages: merges and compactions visit them in random order.
+    cells: Pages<u32>,
     large_counts: Vec<u64>,
     /// The boundaries before the long pre-tokens. Long pre-tokens come last.
     long: Vec<u32>,
@@ -148,14 +149,15 @@ impl WordsBuilder {
         if u64::try_from(self.total).is_err() {
             return Err(too_large("more than 2^64 bytes of text in all"));
         }
-        let Self { short: mut cells, long, long_starts, large_counts, n_by_bits, .. } = self;
-        let n_short = cells.len();
-        cells.reserve_exact(long.len() + 1);
-        cells.extend_from_slice(&long);
-        cells.push(BOUNDARY);
-        if u32::try_from(cells.len()).is_err() {
+        let Self { short, long, long_starts, large_counts, n_by_bits, .. } = self;
+        let (n_short, n_filled) = (short.len(), short.len() + long.len());
+        if u32::try_from(n_filled + 1).is_err() {
             return Err(too_large("more than 2^32 bytes of distinct pre-tokens"));
         }
+        let mut cells = Pages::new(n_filled + 1);
+        cells[..n_short].copy_from_slice(&short);
+        cells[n_short..n_filled].copy_from_slice(&long);
+        cells[n_filled] = BOUNDARY;
         let long = long_starts.into_iter().map(|start| (n_short + start) as u32).collect();
         Ok(Words { cells, large_counts, long, n_by_bits })
     }
@@ -165,20 +167,7 @@ fn too_large(what: &str) -> CoreError {
     CoreError::Counts(format!("the counts hold {what}. Leave out rare pre-tokens (count_min), or train on less."))
 }
 
-/// The cells of some whole pre-tokens, and their position among all cells.
-pub struct WordRange<'w> {
-    cells: &'w mut [u32],
-    offset: usize,
-    large_counts: &'w [u64],
-    long: &'w [u32],
-}
-
 impl Words {
-    /// The number of cells, which is at least the number of tokens.
-    pub fn n_cells(&self) -> usize {
-        self.cells.len()
-    }
-
     /// The count of the n-th most frequent pre-token (n from 1), rounded down to a power of two; 0 if there are fewer.
     pub fn count_of_nth(&self, n: u64) -> u64 {
         let mut n_more = 0;
@@ -189,44 +178,9 @@ impl Words {
         found.map_or(0, |(bits, _)| 1 << bits)
     }
 
-    /// All cells, cut at the boundaries before the given positions (ascending).
-    pub fn ranges(&self, cuts: &[u32]) -> Vec<Range<usize>> {
-        let mut ends: Vec<usize> = cuts.iter().map(|&position| self.boundary_before(position as usize)).collect();
-        ends.push(self.cells.len());
-        ends.dedup();
-        let starts = std::iter::once(0).chain(ends.clone());
-        starts.zip(ends).map(|(start, end)| start..end).filter(|range| !range.is_empty()).collect()
-    }
-
-    /// The same cuts as `ranges`, as mutable parts that separate threads can merge.
-    pub fn parts(&mut self, cuts: &[u32]) -> Vec<WordRange<'_>> {
-        let ranges = self.ranges(cuts);
-        let Self { cells, large_counts, long, .. } = self;
-        let mut rest = &mut cells[..];
-        let part = |range: Range<usize>| {
-            let (cells, after) = std::mem::take(&mut rest).split_at_mut(range.len());
-            rest = after;
-            WordRange { cells, offset: range.start, large_counts, long }
-        };
-        ranges.into_iter().map(part).collect()
-    }
-
-    /// All cells as one part.
-    pub fn whole(&mut self) -> WordRange<'_> {
-        WordRange { cells: &mut self.cells, offset: 0, large_counts: &self.large_counts, long: &self.long }
-    }
-
     /// Prefetches the cell at a position.
     pub fn prefetch(&self, position: u32) {
         prefetch(&self.cells[position as usize]);
-    }
-
-    fn boundary_before(&self, position: usize) -> usize {
-        let nth = self.long.partition_point(|&start| (start as usize) < position);
-        if let Some(&start) = self.long[..nth].last() {
-            return start as usize;
-        }
-        (0..position).rev().find(|&at| is_boundary(self.cells[at])).unwrap_or(0)
     }
 
     /// Whether the pair is at a position now.
@@ -235,16 +189,14 @@ impl Words {
         self.cells[position as usize] == left && self.cells[position as usize + left_cells] == right
     }
 
-    /// Calls `each` with the position, the two ids and the count of every pair that begins in some cells.
+    /// Calls `each` with the position, the two ids and the count of every pair.
     pub fn pairs(
         &self,
-        cells: Range<usize>,
         cells_of: impl Fn(u32) -> usize,
         mut each: impl FnMut(u32, u32, u32, u64) -> Result<()>,
     ) -> Result<()> {
-        let mut count = 0;
-        let mut at = cells.start;
-        while at < cells.end {
+        let (mut at, mut count) = (0, 0);
+        while at < self.cells.len() {
             let cell = self.cells[at];
             if is_boundary(cell) {
                 count = count_of(cell, &self.large_counts);
@@ -300,15 +252,9 @@ impl Words {
         }
         (ids, ends, counts)
     }
-}
 
-impl WordRange<'_> {
-    /// The end of this part among all cells.
-    pub fn end(&self) -> usize {
-        self.offset + self.cells.len()
-    }
-
-    /// Merges the pair at those of the `positions` (ascending) where it still is, from left to right.
+    /// Merges the pair at those of the `positions` (ascending) where it still is, from left to right. `found`: the result, whose
+    /// memory from the last merge is reused.
     pub fn merge(
         &mut self,
         positions: &[u32],
@@ -317,6 +263,7 @@ impl WordRange<'_> {
         check: impl Fn() -> Result<()>,
         found: &mut Found,
     ) -> Result<()> {
+        found.clear();
         for side in [&mut found.before, &mut found.after] {
             side.reserve_exact(positions.len()); // growing would hold the content twice
         }
@@ -325,7 +272,7 @@ impl WordRange<'_> {
                 check()?;
             }
             if let Some(&later) = positions.get(i + AHEAD) {
-                prefetch(&self.cells[later as usize - self.offset]);
+                self.prefetch(later);
             }
             self.merge_at(position, joint, &cells_of, found);
         }
@@ -334,20 +281,20 @@ impl WordRange<'_> {
 
     #[inline]
     fn merge_at(&mut self, position: u32, joint: &Joint, cells_of: impl Fn(u32) -> usize, found: &mut Found) {
-        let left = position as usize - self.offset;
+        let left = position as usize;
         let right = left + joint.left_cells;
-        if self.cells[left] != joint.left || self.cells.get(right) != Some(&joint.right) {
+        if !self.has(position, joint.left, joint.right, joint.left_cells) {
             return;
         }
-        let count = self.count_at(left, position, &cells_of);
+        let count = self.count_at(position, &cells_of);
         let after = right + joint.right_cells;
         let before = self.cells[left - 1];
         if !is_boundary(before) {
             let id = before & VALUE;
             found.before.push(Neighbour { id, position: position - cells_of(id) as u32, count });
         }
-        // The boundary after a part's last pre-token belongs to the next part.
-        if let Some(&id) = self.cells.get(after).filter(|&&cell| !is_boundary(cell)) {
+        let id = self.cells[after];
+        if !is_boundary(id) {
             found.after.push(Neighbour { id, position, count });
         }
         self.cells[left] = joint.token;
@@ -357,18 +304,18 @@ impl WordRange<'_> {
         found.count += count;
     }
 
-    /// The count of the pre-token that contains the token at `cell`.
+    /// The count of the pre-token that contains the token at `position`.
     #[inline]
-    fn count_at(&self, cell: usize, position: u32, cells_of: impl Fn(u32) -> usize) -> u64 {
+    fn count_at(&self, position: u32, cells_of: impl Fn(u32) -> usize) -> u64 {
         if self.long.first().is_some_and(|&first| first < position) {
             let nth = self.long.partition_point(|&start| start < position);
-            return count_of(self.cells[self.long[nth - 1] as usize - self.offset], self.large_counts);
+            return count_of(self.cells[self.long[nth - 1] as usize], &self.large_counts);
         }
-        let mut at = cell - 1;
+        let mut at = position as usize - 1;
         while !is_boundary(self.cells[at]) {
             at -= cells_of(self.cells[at] & VALUE);
         }
-        count_of(self.cells[at], self.large_counts)
+        count_of(self.cells[at], &self.large_counts)
     }
 }
 
