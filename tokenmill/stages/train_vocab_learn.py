@@ -1,7 +1,8 @@
 """train-vocab, first part: counts of pre-tokens → tokenizers of several sizes, as one task."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tokenmill.pipeline.memory import Memory
 from tokenmill.rounds import Task
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.tokenizer.tokenizer import Tokenizer
-from tokenmill.training.bpe import Goal, Running, extend, learn
+from tokenmill.training.bpe import Goal, OnProgress, Running, extend, learn
 from tokenmill.training.checkpoint import Checkpoint
 from tokenmill_reader.regular_files import sha256_file
 
@@ -73,24 +74,37 @@ class LearnTask(Task[LearnFacts], frozen=True, kw_only=True):
     def run(self, folder: Path, advance: Advance) -> LearnFacts:
         """Writes a tokenizer.json for each size (see Task)."""
         counts = read_counts(self.table)
-        n_done = 0
-        with progress("train-vocab", self.sizes[0], "tokens") as now:
-            now.skip(self.base.vocab_size if self.base else N_BYTES + len(self.special_tokens))
-
-            def show(n_tokens: int, _n_merges: int) -> None:
-                nonlocal n_done
-                now.add(n_tokens - n_done)
-                n_done = n_tokens
-
+        n_first = self.base.vocab_size if self.base else N_BYTES + len(self.special_tokens)
+        with shown(self.sizes[0], n_first) as show:
             options = self.goal, Running(self.threads, show, self.checkpoint)
             learned = (
                 extend(self.base, counts, self.sizes[0], *options)
                 if self.base
                 else learn(counts, self.sizes, self.pattern, self.special_tokens, *options)
             )
-        for i, tokenizer in enumerate(learned.tokenizers):
-            (folder / f"{i:04}.json").write_text(json.dumps(tokenizer.document), encoding="utf-8")
+        write_all(learned.tokenizers, folder)
         return LearnFacts(learned.n_merges, learned.last_count, learned.n_text_tokens, learned.n_refused)
+
+
+@contextmanager
+def shown(n_tokens_max: int, n_first: int) -> Iterator[OnProgress]:
+    """Shows the progress of a training that begins with `n_first` tokens: gives what is called with the tokens learned so far."""
+    n_done = 0
+    with progress("train-vocab", n_tokens_max, "tokens") as now:
+        now.skip(n_first)
+
+        def show(n_tokens: int, _n_merges: int) -> None:
+            nonlocal n_done
+            now.add(n_tokens - n_done)
+            n_done = n_tokens
+
+        yield show
+
+
+def write_all(tokenizers: Sequence[Tokenizer], folder: Path) -> None:
+    """Writes a tokenizer.json for each of the tokenizers, whose names are in their order."""
+    for i, tokenizer in enumerate(tokenizers):
+        (folder / f"{i:04}.json").write_text(json.dumps(tokenizer.document), encoding="utf-8")
 
 
 def goal_of(asked: TrainVocab) -> Goal:

@@ -1,6 +1,5 @@
 """train-vocab with train_vocab.parity: counts by group → tokenizers that serve the groups alike, as one task."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +11,7 @@ from tokenmill.config.params import Params
 from tokenmill.config.parity_params import Parity
 from tokenmill.config.sources import Reading
 from tokenmill.config.training_params import N_BYTES
-from tokenmill.console import Advance, progress
+from tokenmill.console import Advance
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.provenance import Provenance
 from tokenmill.corpus.reader import read_batches
@@ -27,7 +26,7 @@ from tokenmill.pipeline.memory import Memory
 from tokenmill.report.measures import gini
 from tokenmill.rounds import Task
 from tokenmill.stages.count_sums import SCRATCH_PREFIX
-from tokenmill.stages.train_vocab_learn import GroupTokens, LearnFacts, goal_of
+from tokenmill.stages.train_vocab_learn import GroupTokens, LearnFacts, goal_of, shown, write_all
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -61,19 +60,10 @@ class ParityTask(Task[LearnFacts], frozen=True, kw_only=True):
         """Writes a tokenizer.json for each size (see Task)."""
         groups = {name: read_counts(path) for name, path in self.groups.items()}
         dev = None if self.dev is None else {name: self._counted(shards) for name, shards in self.dev.items()}
-        n_done = 0
-        with progress("train-vocab", self.sizes[0], "tokens") as now:
-            now.skip(N_BYTES + len(self.special_tokens))
-
-            def show(n_tokens: int, _n_merges: int) -> None:
-                nonlocal n_done
-                now.add(n_tokens - n_done)
-                n_done = n_tokens
-
+        with shown(self.sizes[0], N_BYTES + len(self.special_tokens)) as show:
             asked = self.sizes, self.pattern, self.special_tokens, self.goal
             learned = learn_parity(groups, *asked, self.turns, self.ratio, dev, Running(self.threads, show))
-        for i, tokenizer in enumerate(learned.tokenizers):
-            (folder / f"{i:04}.json").write_text(json.dumps(tokenizer.document), encoding="utf-8")
+        write_all(learned.tokenizers, folder)
         counts = read_counts(self.table)
         plain = learn(counts, [self.sizes[0]], *asked[1:], Running(self.threads)).tokenizers[0]
         own = learned.tokenizers[0]

@@ -1,6 +1,5 @@
 """train-vocab with train_vocab.superwords, second phase: counts of sentences → tokens of several words, as one task."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -9,14 +8,21 @@ from typing import Any
 import msgspec
 
 from tokenmill.config.params import Params
-from tokenmill.console import Advance, progress
+from tokenmill.console import Advance
 from tokenmill.counts.spill import Run
 from tokenmill.layout import SCRATCH_DIRECTORY
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.memory import Memory
 from tokenmill.rounds import Task
 from tokenmill.stages.count_sums import SCRATCH_PREFIX
-from tokenmill.stages.train_vocab_learn import LearnFacts, SuperwordsFacts, checkpoint_of, goal_of
+from tokenmill.stages.train_vocab_learn import (
+    LearnFacts,
+    SuperwordsFacts,
+    checkpoint_of,
+    goal_of,
+    shown,
+    write_all,
+)
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -42,18 +48,10 @@ class SuperwordsTask(Task[LearnFacts], frozen=True, kw_only=True):
 
     def run(self, folder: Path, advance: Advance) -> LearnFacts:
         """Writes the tokenizer.json (see Task)."""
-        n_done = 0
         with (
-            progress("train-vocab", self.vocab_size, "tokens") as now,
+            shown(self.vocab_size, self.base.vocab_size) as show,
             scratch_directory(self.scratch, SCRATCH_PREFIX) as own_scratch,
         ):
-            now.skip(self.base.vocab_size)
-
-            def show(n_tokens: int, _n_merges: int) -> None:
-                nonlocal n_done
-                now.add(n_tokens - n_done)
-                n_done = n_tokens
-
             found = learn_superwords(
                 self.base,
                 Run.of_parquet(self.table).batches,
@@ -64,7 +62,7 @@ class SuperwordsTask(Task[LearnFacts], frozen=True, kw_only=True):
                 Room(self.memory_mb, own_scratch),
             )
         learned = found.learned
-        (folder / "0000.json").write_text(json.dumps(learned.tokenizers[0].document), encoding="utf-8")
+        write_all(learned.tokenizers, folder)
         return LearnFacts(
             learned.n_merges,
             learned.last_count,

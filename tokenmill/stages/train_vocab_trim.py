@@ -1,6 +1,5 @@
 """train-vocab, instead of learning: a tokenizer and counts of its ids → the tokenizer without the tokens that are used least."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from tokenmill.console import Advance
 from tokenmill.counts.table import read_counts
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.rounds import Task
-from tokenmill.stages.train_vocab_learn import LearnFacts
+from tokenmill.stages.train_vocab_learn import LearnFacts, write_all
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.id_counts import ids_in_counts, ids_in_dataset
@@ -39,7 +38,7 @@ class TrimTask(Task[LearnFacts], frozen=True, kw_only=True):
         )
         trimmed = trim(self.base, by.tolist(), self.keep, self.min_count, self.chosen)
         made = trimmed.tokenizer
-        (folder / "0000.json").write_text(json.dumps(made.document), encoding="utf-8")
+        write_all([made], folder)
         return LearnFacts(made.n_merges or 0, trimmed.last_count, int(ids_in_counts(made, counts, self.threads).sum()))
 
 
