@@ -230,7 +230,9 @@ class TokenmillDeprecationWarning(DeprecationWarning):
     """Something that is used here is deprecated. `what`: its name; `version`: the first one without it; `fix`: what to do."""
 
     def __init__(self, what: str, version: str, fix: str) -> None:
-        self.what, self.version, self.fix = what, version, fix
+        self.what: str = what
+        self.version: str = version
+        self.fix: str = fix
         super().__init__(f"{what}: ends with tokenmill {version}. {fix}")
 
 
