@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -135,7 +135,7 @@ def without(model: Model, dropped: Collection[int]) -> Model:
         tokens={new_of[id]: token for id, token in sorted(model.tokens.items()) if id not in gone},
         merges=Merges(rows.astype("<u4").tobytes()),
         added=tuple(replace(one, id=new_of[one.id]) for one in model.added),
-        not_applied={name: _renumbered(part, new_of) for name, part in model.not_applied.items()},
+        not_applied=_renumbered(model.not_applied, lambda id: new_of.get(id, id)),
     )
 
 
@@ -146,42 +146,30 @@ def _staying(model: Model, chosen: Collection[str]) -> set[int]:
     lacking = [text for text in chosen if text.encode() not in id_of and text not in texts]
     if lacking:
         raise ParamsError("chosen", f"found {lacking[0]!r}, which is no token.", "Take it out, or correct it.")
-    named = {id for part in model.not_applied.values() for id in _named_ids(part)}
+    named = set[int]()
+
+    def note(id: int) -> int:
+        named.add(id)
+        return id
+
+    _renumbered(model.not_applied, note)
     unknown = bytes_of(str(model.not_applied.get("model", {}).get("unk_token") or ""))
     staying = {id for token, id in id_of.items() if len(token) == 1 or token == unknown or id in named}
     return staying | {id_of[text.encode()] for text in chosen if text.encode() in id_of}
 
 
-def _named_ids(part: Any) -> Iterator[int]:
-    """The ids in a section of tokenizer.json that encoding does not apply."""
-    if isinstance(part, Mapping):
-        for key, value in part.items():
-            match key, value:
-                case "ids", list():
-                    yield from value
-                case "pad_id", int():
-                    yield value
-                case (("sep" | "cls"), [str(), int(id)]):
-                    yield id
-                case _:
-                    yield from _named_ids(value)
-    elif isinstance(part, list):
-        for value in part:
-            yield from _named_ids(value)
-
-
-def _renumbered(part: Any, new_of: Mapping[int, int]) -> Any:
-    """Such a section with new ids."""
+def _renumbered(part: Any, new_of: Callable[[int], int]) -> Any:
+    """What encoding does not apply of a tokenizer.json, with new ids."""
     if isinstance(part, Mapping):
         found: dict[str, Any] = {}
         for key, value in part.items():
             match key, value:
                 case "ids", list():
-                    found[key] = [new_of.get(id, id) for id in value]
+                    found[key] = [new_of(id) for id in value]
                 case "pad_id", int():
-                    found[key] = new_of.get(value, value)
+                    found[key] = new_of(value)
                 case (("sep" | "cls"), [str(text), int(id)]):
-                    found[key] = [text, new_of.get(id, id)]
+                    found[key] = [text, new_of(id)]
                 case _:
                     found[key] = _renumbered(value, new_of)
         return found
