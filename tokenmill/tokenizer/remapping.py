@@ -26,10 +26,11 @@ _SPACES = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") |
 _SPACE_ENDS = frozenset(character.encode()[-1] for character in _SPACES)
 """The last bytes of white space."""
 
+_ACROSS_SPACES = "superbpe"
 _BEFORE_LETTERS_ALONE = "deepseek"
-"""Every pattern with a name splits in front of each space that follows another character: in none does a match have a space behind
-a character that is no white space, and none looks back, or ahead beyond white space. A test holds that for all of them. In this
-one, a space with a letter beyond ASCII may be part of a longer match."""
+"""Every pattern with a name but `_ACROSS_SPACES` splits in front of each space that follows another character: in none does a match
+have a space behind a character that is no white space, and none looks back, or ahead beyond white space. A test holds that for all
+of them. In this one, a space with a letter beyond ASCII may be part of a longer match."""
 
 Ids = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -139,7 +140,7 @@ def _places(starts: npt.NDArray[np.int64], bounds: npt.NDArray[np.int64]) -> npt
 
 def _opens(token: bytes, pattern: str | None) -> bool:
     """Whether a pre-token certainly begins with this token where one that `_closes` is in front of it."""
-    if pattern is None or token[:1] != b" ":
+    if pattern in (None, _ACROSS_SPACES) or token[:1] != b" ":
         return False
     return pattern != _BEFORE_LETTERS_ALONE or token[1:2].isalpha()
 
