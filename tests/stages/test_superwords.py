@@ -1,6 +1,7 @@
 """count.superwords counts sentences, and train_vocab.superwords learns tokens of several words from them."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tokenmill.counts.table import read_counts
 TEXTS = ["by the way of the people", "the way of the sea, by the sea: of the sea", "by the way of the sea."]
 
 
-def made(tmp_path: Any, superwords: str = "{transition: 0.5, words_max: 3}", pattern: str = "superbpe") -> Project:
+def made(tmp_path: Path, superwords: str = "{transition: 0.5, words_max: 3}", pattern: str = "superbpe") -> Project:
     assert cli(Project(tmp_path), "init", "my-tokens").returncode == 0
     project = Project(tmp_path / "my-tokens")
     for name, texts in (("one", TEXTS[:2]), ("two", TEXTS[2:])):
@@ -43,7 +44,7 @@ def training_of(project: Project) -> Any:
     return json.loads((project.root / "data/tokenizer/training.json").read_text(encoding="utf-8"))
 
 
-def test_a_build_learns_tokens_of_several_words_and_its_dataset_is_right(tmp_path: Any) -> None:
+def test_a_build_learns_tokens_of_several_words_and_its_dataset_is_right(tmp_path: Path) -> None:
     project = made(tmp_path)
     done = cli(project, "build")
     assert done.returncode == 0, done.stderr
@@ -64,7 +65,7 @@ def test_a_build_learns_tokens_of_several_words_and_its_dataset_is_right(tmp_pat
     assert cli(project, "verify", "data/tokens").returncode == 0
 
 
-def test_a_changed_number_of_words_counts_nothing_again_and_keeps_the_first_phase(tmp_path: Any) -> None:
+def test_a_changed_number_of_words_counts_nothing_again_and_keeps_the_first_phase(tmp_path: Path) -> None:
     project = made(tmp_path)
     assert cli(project, "build").returncode == 0
     change(project, ("words_max: 3", "words_max: 2"))
@@ -76,7 +77,7 @@ def test_a_changed_number_of_words_counts_nothing_again_and_keeps_the_first_phas
     assert max(map(int, training_of(project)["superwords"]["n_tokens_by_words"])) <= 2
 
 
-def test_weights_count_sentences_as_often(tmp_path: Any) -> None:
+def test_weights_count_sentences_as_often(tmp_path: Path) -> None:
     project = made(tmp_path)
     change(project, ("weights: {}", "weights: {data/raw/one/*: 3, data/raw/two/*: 0}"))
     assert cli(project, "build", "--only", "count").returncode == 0
@@ -87,7 +88,7 @@ def test_weights_count_sentences_as_often(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("superwords", "pattern", "more", "words"),
     [
-        ("{transition: 0.5}", "null", (), "superwords: found without counts for them"),
+        ("{transition: 0.5}", "null", (), "superwords: found without count.superwords"),
         ("{transition: 1.5}", "superbpe", (), "transition"),
         ("{words_max: 1}", "superbpe", (), "words_max"),
         (
@@ -107,7 +108,7 @@ def test_weights_count_sentences_as_often(tmp_path: Any) -> None:
     ],
 )
 def test_what_does_not_fit_is_one_error(
-    tmp_path: Any, superwords: str, pattern: str, more: tuple[tuple[str, str], ...], words: str
+    tmp_path: Path, superwords: str, pattern: str, more: tuple[tuple[str, str], ...], words: str
 ) -> None:
     project = made(tmp_path, superwords, pattern)
     change(project, *more)

@@ -9,12 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
 from tests.reference import Pair, encode, makes_a_token_twice, merged, train
 from tokenmill import Counter, Tokenizer, _core, train_vocab
+from tokenmill.counts.spill import SCHEMA
 from tokenmill.errors import CountsError, ParamsError
 from tokenmill.training.bpe import Goal, Running
 from tokenmill.training.checkpoint import Checkpoint
@@ -100,8 +101,7 @@ def merges_of(tokenizer: Tokenizer) -> list[Pair]:
 
 def compare(texts: Sequence[str], n_first: int, n_second: int, words_max: int, pair_count_min: int) -> None:
     expected = naive(texts, n_first, n_second, words_max, pair_count_min)
-    if expected is None:
-        return
+    assume(expected is not None)  # outside hypothesis, this is an error
     made = both_phases(texts, n_first, n_second, Goal(pair_count_min, words_max=words_max))
     tokenizer = made.learned.tokenizers[0]
     assert merges_of(tokenizer) == expected
@@ -153,20 +153,14 @@ def test_no_token_has_too_many_words_or_a_colon_and_a_blank() -> None:
 
 
 def test_counts_far_beyond_32_bits_and_the_length_of_tokens_are_kept_exactly() -> None:
-    words = pa.table({"pretoken": [b" ab", b"ab"], "count": pa.array([5, 5], pa.uint64())}).cast(pa.schema(SCHEMA))
+    words = pa.table({"pretoken": [b" ab", b"ab"], "count": pa.array([5, 5], pa.uint64())}).cast(SCHEMA)
     base = train_vocab(words, 258, "gpt2")
     rows = {"pretoken": [b"ab ab", b"ab ab ab"], "count": [2**40, 2**41]}
-    table = pa.table(rows).cast(pa.schema(SCHEMA))
+    table = pa.table(rows).cast(SCHEMA)
     made = learn_superwords(base, table.to_batches, "superbpe", 259, Goal(words_max=4)).learned
-    assert (merges_of(made.tokenizers[0])[-1], made.last_count) == (
-        (b" ab", b" ab"),
-        2**41,
-    ) or made.last_count == 2**41 + 2**40
+    assert (merges_of(made.tokenizers[0])[-1], made.last_count) == ((b"ab", b" ab"), 2**41 + 2**40)
     short = learn_superwords(base, table.to_batches, "superbpe", 300, Goal(words_max=4, token_bytes_max=5)).learned
     assert short.n_merges == 0
-
-
-SCHEMA = [pa.field("pretoken", pa.binary(), nullable=False), pa.field("count", pa.uint64(), nullable=False)]
 
 
 def test_special_tokens_keep_their_ids_and_are_not_made_from_text() -> None:
@@ -175,7 +169,7 @@ def test_special_tokens_keep_their_ids_and_are_not_made_from_text() -> None:
     assert model is not None
     assert [one.id for one in model.added] == [0, 1]
     assert b"a b" not in model.tokens.values()
-    assert b" b a" in model.tokens.values() or b" a b" in model.tokens.values()
+    assert b" b a" in model.tokens.values()
 
 
 def test_a_killed_training_resumes_with_the_same_result(tmp_path: Path) -> None:
@@ -208,6 +202,12 @@ def test_runs_that_take_too_much_memory_are_refused() -> None:
     table = counted(texts, "superbpe")
     with pytest.raises(CountsError, match="memory_mb_max"):
         learn_superwords(base, table.to_batches, "superbpe", 400, Goal(words_max=4), room=Room(memory_mb=0))
+
+
+def test_a_vocabulary_smaller_than_that_of_the_first_phase_is_refused() -> None:
+    base = train_vocab(counted(SENTENCES, "gpt2"), 260, "gpt2")
+    with pytest.raises(ParamsError, match="vocab_size: found 259"):
+        learn_superwords(base, counted(SENTENCES, "superbpe").to_batches, "superbpe", 259, Goal(words_max=2))
 
 
 def test_a_goal_without_words_is_refused() -> None:

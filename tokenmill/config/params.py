@@ -152,7 +152,7 @@ class Params(Record):
         count = info.data.get("count")
         if train_vocab.superwords is not None and count is not None and count.superwords is None:
             raise ValueError(
-                "superwords: found without counts for them; allowed: with count.superwords, like superwords: superbpe"
+                "superwords: found without count.superwords; allowed: with it, such as superwords: superbpe in the section count"
             )
         return train_vocab
 

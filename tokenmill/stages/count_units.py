@@ -81,7 +81,12 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
                 return counters[place]
 
             of_sentences = [
-                Counter(superwords, max(1, self.kept_mb // 2 // len(self.groups)), 1, own_scratch)
+                Counter(
+                    superwords,
+                    max(1, self.kept_mb // 2 // len(self.groups)),
+                    threads=1,
+                    spill_directory=own_scratch,
+                )
                 for _ in (self.groups if superwords is not None else ())
             ]
             if by is None:
@@ -97,10 +102,11 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
                 else:
                     for piece, name, texts in groups_in(unit, batch, by):
                         counter_of((pieces_of[piece], name)).update(texts)
-                for i, counter in enumerate(of_sentences):
-                    for piece, one in batch.by_piece() if len(of_sentences) > 1 else [(self.groups[0][0], batch)]:
-                        if pieces_of[piece] == i:
-                            counter.update(one.texts)
+                if len(of_sentences) == 1:
+                    of_sentences[0].update(batch.texts)
+                elif of_sentences:
+                    for piece, one in batch.by_piece():
+                        of_sentences[pieces_of[piece]].update(one.texts)
                 n_documents += len(batch.texts)
                 text_bytes += batch.text_bytes
             places = sorted(counters)

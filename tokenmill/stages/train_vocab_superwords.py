@@ -128,5 +128,5 @@ def superwords_line(report: Mapping[str, Any], n_text_tokens: int) -> str:
     shares = ", ".join(f"{one / n:.0%} of {words}" for words, one in by_words.items() if words != "0")
     return (
         f"train-vocab: superwords: {n:,} tokens of the second phase, by words: {shares or 'none'}; the text is "
-        f"{n_text_tokens:,} tokens, and {report['n_text_tokens_before']:,} without them."
+        f"{n_text_tokens:,} tokens, and {report['n_text_tokens_before']:,} after the first phase."
     )

@@ -31,7 +31,7 @@ Batches = Callable[[], Iterable["pa.RecordBatch"]]
 
 _SLOTS_BITS_MAX = 26  # 256 MB; with fewer, more neighbours share a slot, and runs are longer
 _SLOTS_BITS_MIN = 10
-_FLOOR_RANK = 4  # the floor is the count of so many neighbours for each token to learn, or less
+_FLOOR_RANK = 4  # at least so many pairs of neighbours for each token to learn reach the floor
 _LOWER_BY = 8
 # A token of a run takes 4 bytes in the table, and 4 of cells and 5 of positions; a run takes 12, and 4 of cells and 8 of offsets.
 _MEMORY_PER_TABLE_BYTE = 3.5
@@ -113,7 +113,7 @@ def learn_superwords(
     neighbours = _core.Neighbours(tokens, goal.words_max, goal.token_bytes_max, n_bits)
     for texts, counts in encoded():
         neighbours.note(texts, counts)
-    n_new = vocab_size - len(ids) - len(model.added)
+    n_new = max(vocab_size - len(ids) - len(model.added), 0)  # too small a vocab_size is refused when learning starts
     floor = max(goal.pair_count_min, neighbours.count_of_nth(_FLOOR_RANK * n_new))
     start = replace(model, steps=steps)
     forbidden = [one.text.encode() for one in model.added]
