@@ -178,24 +178,24 @@ def _check_pairs(
         untrained = np.flatnonzero(index["n_trained"].to_numpy() == 0)
         n_pairs, n_alike = n_pairs + len(index), n_alike + len(untrained)
         alike += _named(unit, index, untrained[: _N_SHOWN - len(alike)].tolist())
-    n_cut, long = n_alike, ""
+    n_cut, why = n_alike, ""
     if pack is not None and packed:
         n_pairs, n_cut, n_equal = (
             sum(of[name] for of in packed.values() for name in names)
             for names in (("n_sequences", "n_dropped_documents"), ("n_cut_answers",), ("n_equal_pairs",))
         )
-        long = (
-            f", because an answer with its prompt is longer than {pack.length:,} tokens or both answers are equal, and {n_equal:,} "
-            "of them are left out because both sides would be equal"
-        )
+        longer = f"an answer with its prompt is longer than {pack.length:,} tokens"
+        reasons = {"both sides would be equal": n_equal, longer: n_cut - n_equal}
+        why = ": " + ", ".join(f"{n:,} because {reason}" for reason, n in reasons.items() if n)
     if n_cut > _allowed(params, n_pairs):
         shown = ["The chat template makes the same tokens of both answers in these:", *alike] if alike else []
         raise CorpusError(
             [
-                f"encode.pack: {n_cut:,} of {n_pairs:,} pairs lose trained tokens{long}; encode.chat.cut_max allows "
-                f"{_most(params)}.",
+                f"encode.{'chat' if pack is None else 'pack'}: {n_cut:,} of {n_pairs:,} pairs lose trained tokens{why}; "
+                f"encode.chat.cut_max allows {_most(params)}.",
                 *shown,
-                "Raise encode.pack.length, take another template, drop pairs, or raise encode.chat.cut_max.",
+                f"{'Take' if pack is None else 'Raise encode.pack.length, take'} another template, drop pairs, or raise "
+                "encode.chat.cut_max.",
             ],
             code="TM212",
         )
