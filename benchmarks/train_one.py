@@ -63,7 +63,7 @@ def _tokenmill(folder: Path, vocab_size: int, cores: int) -> Prepared:
                 counter.update(lines)
         if vocab_size == COUNTING:
             return counter.finish()
-        return train_vocab(counter, vocab_size, "gpt2", pair_count_min=1, threads=cores)
+        return train_vocab(counter, vocab_size, "gpt2", pair_count_min=1)
 
     def answer(tokenizer: Any) -> Any:
         return [
@@ -77,9 +77,7 @@ def _counts(folder: Path, vocab_size: int, cores: int) -> Prepared:
     from tokenmill import train_vocab
     from tokenmill.counts.table import read_counts
 
-    return lambda: train_vocab(
-        read_counts(folder / "counts.parquet"), vocab_size, "gpt2", threads=cores
-    ), lambda _: None
+    return lambda: train_vocab(read_counts(folder / "counts.parquet"), vocab_size, "gpt2"), lambda _: None
 
 
 def _nosplit(folder: Path, vocab_size: int, cores: int) -> Prepared:
@@ -90,7 +88,7 @@ def _nosplit(folder: Path, vocab_size: int, cores: int) -> Prepared:
     def work() -> Any:
         counter = Counter(None, threads=cores)
         counter.update([text])
-        return train_vocab(counter, vocab_size, None, pair_count_min=1, threads=cores)
+        return train_vocab(counter, vocab_size, None, pair_count_min=1)
 
     return work, lambda _: None
 

@@ -165,8 +165,8 @@ class Merger:
 @final
 class Neighbours:
     """Upper bounds of the counts of neighbouring tokens in texts, by which texts are cut into runs for `train` with `words_max`.
-    `tokens`: the bytes of every token, by id. `n_bits`: of the number of slots, which take 4 bytes each. Texts are
-    large_list<uint32> arrays of ids, with their counts as a uint64 array."""
+    `tokens`: the bytes of every token, by id. `n_bits`: the base-2 logarithm of the number of slots, which take 4 bytes each. Texts
+    are large_list<uint32> arrays of ids, with their counts as a uint64 array."""
     def __new__(cls, tokens: Sequence[bytes], words_max: int, token_bytes_max: int | None, n_bits: int) -> Self: ...
     def note(self, texts: Any, counts: Any) -> None:
         """Adds the neighbours in the texts."""

@@ -233,7 +233,7 @@ class TokenmillDeprecationWarning(DeprecationWarning):
         self.what: str = what
         self.version: str = version
         self.fix: str = fix
-        super().__init__(f"{what}: ends with tokenmill {version}. {fix}")
+        super().__init__(f"{what}: is gone from tokenmill {version} on. {fix}")
 
 
 def unreadable(place: str, error: OSError) -> CorpusError:

@@ -31,7 +31,8 @@ def test_a_quiet_command_says_its_errors(project: Project) -> None:
 def test_a_build_tells_once_what_is_deprecated(project: Project) -> None:
     project.set(count__approximate=None)
     assert (
-        cli(project, "build").stderr.count("warning: count.approximate: ends with tokenmill 0.5.0. Take the line") == 1
+        cli(project, "build").stderr.count("warning: count.approximate: is gone from tokenmill 0.5.0 on. Take the line")
+        == 1
     )
     assert "warning" not in cli(project, "build", "--quiet").stderr
 

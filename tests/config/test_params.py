@@ -58,10 +58,10 @@ def test_null_stands_for_the_smallest_file_that_readers_like_and_old_projects_ke
     assert load_params(path).encode.part_bytes == part_bytes
 
 
-def test_a_key_that_is_deprecated_is_read_with_a_warning_that_names_its_last_version(tmp_path: Path) -> None:
+def test_a_key_that_is_deprecated_is_read_with_a_warning_that_names_the_version_without_it(tmp_path: Path) -> None:
     path = changed(tmp_path, "  weights: {}", "  approximate: null\n  weights: {}")
     with pytest.warns(
-        TokenmillDeprecationWarning, match="^count.approximate: ends with tokenmill 0.5.0. Take the line out"
+        TokenmillDeprecationWarning, match="^count.approximate: is gone from tokenmill 0.5.0 on. Take the line out"
     ) as told:
         params = load_params(path)
     assert len(told) == 1

@@ -126,15 +126,15 @@ def start() -> None:
 
 
 class Request:
-    """Conversations that a process renders while the caller does something else. Each request is to be closed."""
+    """Conversations that a process renders while the caller does something else. Call `close` at the end."""
 
     def __init__(self, way: bytes, conversations: pa.LargeStringArray) -> None:
         """Sends conversations, given as canonical JSON. `way`: the JSON of a `Way`."""
         texts = [text.encode() for text in conversations.to_pylist()]
         self._process: _Process | None = _idle_or_new()
-        thread = ThreadPoolExecutor(1, thread_name_prefix="render")
-        self._answers = thread.submit(_exchange, self._process, way, texts)
-        thread.shutdown(wait=False)
+        executor = ThreadPoolExecutor(1, thread_name_prefix="render")
+        self._answers = executor.submit(_exchange, self._process, way, texts)
+        executor.shutdown(wait=False)
 
     def wait(self) -> None:
         """Waits for the last rendering. Raises UnitTimeoutError at the thread's deadline, and KeyboardInterrupt."""

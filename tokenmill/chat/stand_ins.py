@@ -138,8 +138,8 @@ def _unused(text: str) -> Iterator[str]:
 
 
 def _search(texts: list[str], tails: Iterable[str], heads: Iterable[str], marks: tuple[str, str]) -> str:
-    """A pattern for RE2 that finds in JSON all text that may need guarding, with some false hits. `tails`, `heads`: with what a
-    string ends or begins then."""
+    """A pattern for RE2 that finds in JSON all text that may need guarding, with some false hits. `tails`, `heads`: the ends
+    and beginnings of strings that may need guarding."""
     found = [*map(_escaped, texts), *marks]
     if tails:
         found.append(f'(?:{"|".join(map(_escaped, sorted(tails)))}){_SPACE}"')

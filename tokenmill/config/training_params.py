@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -25,6 +25,16 @@ BY_SOURCES = "sources"
 """The value of count.by that makes a group of each source."""
 
 N_BYTES = 256  # every vocabulary starts from a token for each byte
+
+
+def _refuse_together(info: ValidationInfo, unused: Mapping[str, object], why: str = "") -> None:
+    """Raises ValueError if one of these keys has another value than the one with which it does nothing."""
+    for name, value in unused.items():
+        found = info.data.get(name, value)
+        if found != value:
+            shown = name if isinstance(found, Record) else f"{name}: {found}"
+            allowed = "null" if value is None else value
+            raise ValueError(f"found together with {shown}; allowed: only with {name}: {allowed}{why}")
 
 
 def _rational(weights: object) -> object:
@@ -174,12 +184,9 @@ class TrainVocab(Record):
     @field_validator("trim")
     @classmethod
     def _only_trimmed(cls, trim: Trim | None, info: ValidationInfo) -> Trim | None:
-        for name, unused in (("extend", None), ("vocab_sizes", []), ("pad_vocab_to", 1)):
-            if trim and (found := info.data.get(name, unused)) != unused:
-                raise ValueError(
-                    f"found together with {name}: {found}; allowed: only with {name}: {unused or 'null'}, since trimming gives one "
-                    "vocabulary of the tokens of `from`"
-                )
+        if trim:
+            why = ", since trimming gives one vocabulary of the tokens of `from`"
+            _refuse_together(info, {"extend": None, "vocab_sizes": [], "pad_vocab_to": 1}, why)
         return trim
 
     @field_validator("forbid", "protect")
@@ -187,7 +194,7 @@ class TrainVocab(Record):
     def _compile(cls, patterns: list[str], info: ValidationInfo) -> list[str]:
         if patterns and info.data.get("trim"):
             raise ValueError(
-                f"found together with trim: {patterns}; allowed: only with trim: null, since trimming learns nothing"
+                f"found {patterns} together with trim; allowed: only with trim: null, since trimming learns nothing"
             )
         for pattern in patterns:
             if re.search(r"\[[^\]]*[^\x00-\x7f]", pattern):
@@ -200,41 +207,22 @@ class TrainVocab(Record):
                 raise ValueError(f"found {pattern!r}, which is no regex of Python's re: {error}") from None
             if is_empty:
                 raise ValueError(
-                    f"found {pattern!r}, which matches nothing, too, and so would refuse all; allowed: what matches a byte"
+                    f"found {pattern!r}, which also matches an empty text, and so refuses every token; allowed: what matches a byte"
                 )
         return patterns
 
     @field_validator("parity")
     @classmethod
     def _alone(cls, parity: Parity | None, info: ValidationInfo) -> Parity | None:
-        alone: Sequence[tuple[str, object]] = (
-            ("score", "count"),
-            ("extend", None),
-            ("trim", None),
-            ("forbid", []),
-            ("protect", []),
-        )
-        for name, unused in alone:
-            if parity and (found := info.data.get(name, unused)) != unused:
-                shown = "a tokenizer" if isinstance(found, Record) else found
-                raise ValueError(f"found together with {name}: {shown}; allowed: only with {name}: {unused or 'null'}")
+        if parity:
+            _refuse_together(info, {"score": "count", "extend": None, "trim": None, "forbid": [], "protect": []})
         return parity
 
     @field_validator("superwords")
     @classmethod
     def _without_others(cls, superwords: Superwords | None, info: ValidationInfo) -> Superwords | None:
-        for name, unused in (
-            ("score", "count"),
-            ("vocab_sizes", []),
-            ("extend", None),
-            ("trim", None),
-            ("parity", None),
-        ):
-            if superwords and (found := info.data.get(name, unused)) != unused:
-                shown = f"{name} of its own" if isinstance(found, Record) else f"{name}: {found}"
-                raise ValueError(
-                    f"found together with {shown}; allowed: only with {name}: {'null' if unused is None else unused}"
-                )
+        if superwords:
+            _refuse_together(info, {"score": "count", "vocab_sizes": [], "extend": None, "trim": None, "parity": None})
         return superwords
 
     @property

@@ -56,7 +56,7 @@ class Reader(NamedTuple):
         return read_batches(shard, shard.source.reading, part, on_bad, limits, without_dropped)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)  # a key of dictionaries, by identity
 class Excerpt:
     """What was read of one shard. `part`: where reading began; None for the shard's beginning. `is_whole`: whether it is all of the
     shard. `file_bytes`, `text_bytes`, `n_documents`: totals of it. `blur_bytes`: the largest error of `file_bytes`."""

@@ -218,7 +218,7 @@ def _report(counts: pa.Table, tokenizer: Tokenizer, facts: LearnFacts) -> dict[s
     n_bytes = pc.binary_length(counts["pretoken"]).cast("uint64")
     text_bytes = pc.sum(pc.multiply_checked(n_bytes, counts["count"])).as_py() or 0
     if facts.superwords:
-        text_bytes = facts.superwords.text_bytes  # nothing of it is below count.count_min
+        text_bytes = facts.superwords.text_bytes  # count.count_min drops no sentence
     return {
         "n_distinct_pretokens": counts.num_rows,
         "n_pretokens": pc.sum(counts["count"]).as_py() or 0,

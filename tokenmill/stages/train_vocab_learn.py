@@ -60,7 +60,7 @@ class LearnFacts(msgspec.Struct, frozen=True):
 
 class LearnTask(Task[LearnFacts], frozen=True, kw_only=True):
     """Learns tokenizers of several sizes from a table of counts. `base`: the tokenizer to extend, or None. `sizes`: the largest
-    first. `threads`: those of the training."""
+    first. `threads`: those that encode the counts for `extend`."""
 
     table: Path
     base: Tokenizer | None

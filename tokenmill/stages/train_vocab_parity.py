@@ -62,10 +62,10 @@ class ParityTask(Task[LearnFacts], frozen=True, kw_only=True):
         dev = None if self.dev is None else {name: self._counted(shards) for name, shards in self.dev.items()}
         with shown(self.sizes[0], N_BYTES + len(self.special_tokens)) as show:
             asked = self.sizes, self.pattern, self.special_tokens, self.goal
-            learned = learn_parity(groups, *asked, self.turns, self.ratio, dev, Running(self.threads, show))
+            learned = learn_parity(groups, *asked, self.turns, self.ratio, dev, Running(progress=show))
         write_all(learned.tokenizers, folder)
         counts = read_counts(self.table)
-        plain = learn(counts, [self.sizes[0]], *asked[1:], Running(self.threads)).tokenizers[0]
+        plain = learn(counts, [self.sizes[0]], *asked[1:]).tokenizers[0]
         own = learned.tokenizers[0]
         measured = groups if dev is None else dev
         found = [

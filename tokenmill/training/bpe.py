@@ -71,9 +71,9 @@ class Goal:
 
 @dataclass(frozen=True)
 class Running:
-    """How a training runs, which changes no merge. `threads`: those that encode the counts for `extend`; None uses all
-    cores. One thread learns. `progress`: see `train_vocab`. `checkpoint`: where the state is saved now and then; a training that
-    was killed resumes from it with the same result."""
+    """How a training runs, which changes no merge. `threads`: those that encode the counts for `extend` and superwords; None uses
+    all cores. One thread learns. `progress`: see `train_vocab`. `checkpoint`: where the state is saved now and then; a training
+    that was killed resumes from it with the same result."""
 
     threads: int | None = None
     progress: OnProgress | None = None
@@ -297,7 +297,7 @@ def _learn(
     learned, n_text_tokens, new_tokens = _core.train(
         *source,
         tokens,
-        _N_BYTES if goal.words_max else len(first),
+        _N_BYTES if goal.words_max else len(first),  # with superwords, only bytes are exempt from token_bytes_max
         n_tokens_max - (len(tokens) - len(first)),
         goal.score,
         goal.pair_count_min,

@@ -360,7 +360,7 @@ impl Pairs {
 }
 
 /// The number of positions from which on they are compacted, if pairs begin in `n_places` places.
-pub fn n_positions_to_compact(n_places: usize) -> usize {
+fn n_positions_to_compact(n_places: usize) -> usize {
     n_places + n_places / 2 + STALE_MIN
 }
 

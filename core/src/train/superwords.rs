@@ -93,7 +93,7 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// No counts yet. `n_bits`: of the number of slots. `token_bytes_max`: see `Goal`.
+    /// No counts yet. `n_bits`: the base-2 logarithm of the number of slots. `token_bytes_max`: see `Goal`.
     pub fn new(tokens: &[Vec<u8>], words_max: usize, token_bytes_max: usize, n_bits: u32) -> Self {
         let mut outlines = Outlines::new(words_max);
         tokens.iter().for_each(|token| outlines.add(token));
