@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import tokenizers
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
@@ -99,9 +99,11 @@ def merges_of(tokenizer: Tokenizer) -> list[Pair]:
     return [(model.tokens[one.left], model.tokens[one.right]) for one in model.merges]
 
 
-def compare(texts: Sequence[str], n_first: int, n_second: int, words_max: int, pair_count_min: int) -> None:
+def compare(texts: Sequence[str], n_first: int, n_second: int, words_max: int, pair_count_min: int) -> bool:
+    """Whether the naive trainer has an answer, which must be equal then."""
     expected = naive(texts, n_first, n_second, words_max, pair_count_min)
-    assume(expected is not None)  # outside hypothesis, this is an error
+    if expected is None:
+        return False
     made = both_phases(texts, n_first, n_second, Goal(pair_count_min, words_max=words_max))
     tokenizer = made.learned.tokenizers[0]
     assert merges_of(tokenizer) == expected
@@ -111,6 +113,7 @@ def compare(texts: Sequence[str], n_first: int, n_second: int, words_max: int, p
     assert [tokenizer.decode(one) for one in ids] == list(texts)
     assert made.learned.n_text_tokens == sum(map(len, ids))
     assert made.text_bytes == sum(len(text.encode()) for text in texts)
+    return True
 
 
 letters = st.text(alphabet="ab ", max_size=30)
@@ -134,12 +137,12 @@ def test_merges_are_those_of_a_naive_trainer(
 @pytest.mark.parametrize(("n_first", "n_second"), [(10, 60), (40, 200), (100, 20)])
 @pytest.mark.parametrize("words_max", [2, 4])
 def test_merges_of_sentences_are_those_of_a_naive_trainer(n_first: int, n_second: int, words_max: int) -> None:
-    compare(SENTENCES * 2, n_first, n_second, words_max, 2)
+    assert compare(SENTENCES * 2, n_first, n_second, words_max, 2)
 
 
 def test_a_pair_may_be_more_frequent_than_any_pair_that_is_merged_at_the_start() -> None:
     texts = ["a b " * 40, "c d " * 40, "e f", "e f g", "g h", "h e f g h"]
-    compare(texts, 2, 30, 3, 1)
+    assert compare(texts, 2, 30, 3, 1)
 
 
 def test_no_token_has_too_many_words_or_a_colon_and_a_blank() -> None:
