@@ -101,7 +101,7 @@ class ChatEncoder:
 
     def ask(self, conversations: pa.LargeStringArray) -> isolated.Request:
         """Lets a process render conversations or their samples, given as canonical JSON, for `encode`. With `turns: pair`, each is
-        a pair. Raises ChatError, with the pair's number, for what is none."""
+        a pair. Raises ChatError, with the pair's number, for one that is no pair."""
         return isolated.Request(self._way, sides_of(conversations) if self._settings.turns == "pair" else conversations)
 
     def encode(self, request: isolated.Request) -> EncodedChat:

@@ -265,7 +265,7 @@ def places_of(piece: pa.Array, row: pa.Array, pieces: Starts) -> dict[str, pa.Ar
 
 def unit_of_index(rows: pa.Table, path: Path, pieces: Starts, kept: KeptAgain | None = None) -> None:
     """Restores the index of a unit from its rows in the dataset's index. `pieces`: the shard and first row of each of its
-    pieces. `kept`: the values of `keep_columns`, if the index is to have them, with their kinds beside it."""
+    pieces. `kept`: the values of `keep_columns`, and their kinds; None if the index has none."""
     names = rows.schema.names
     more = [*_OF_CONVERSATIONS * ("n_trained" in names), *[_GROUP] * ("group" in names), *[KEPT] * (kept is not None)]
     shape = pa.schema([rows.schema.field("id"), *_OF_A_UNIT, *more])
