@@ -35,11 +35,31 @@ def wait_for(port: int, server: "subprocess.Popen[bytes]") -> None:
         time.sleep(0.05)
 
 
+ONE_AT_A_TIME = """
+import sys, threading
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+answer, lock = DomainDispatcherApplication(create_backend_app), threading.Lock()
+def in_turn(*request):
+    with lock:
+        return answer(*request)
+run_simple("127.0.0.1", int(sys.argv[1]), in_turn, threaded=True)
+"""
+
+
 @contextmanager
 def moto() -> Iterator[str]:
     """The URL of a running moto_server."""
     port = free_port()
     with _running([str(Path(sys.executable).parent / "moto_server"), "-H", "127.0.0.1", "-p", str(port)], port) as url:
+        yield url
+
+
+@contextmanager
+def moto_one_at_a_time() -> Iterator[str]:
+    """The URL of a moto that answers one request after another, so that no writer comes between its look and its write."""
+    port = free_port()
+    with _running([sys.executable, "-c", ONE_AT_A_TIME, str(port)], port) as url:
         yield url
 
 

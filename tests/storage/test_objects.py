@@ -4,11 +4,12 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.builders.s3_server import KEY, SECRET, client, environment, free_port, moto, s3s
+from tests.builders.s3_server import KEY, SECRET, client, environment, free_port, moto, moto_one_at_a_time, s3s
 from tokenmill.errors import CorpusError, PassingError, StorageError, TokenmillError
 from tokenmill.storage import objects
 from tokenmill_reader.urls import is_url, local_path, place
@@ -82,18 +83,19 @@ def test_a_large_file_goes_in_parts_with_metadata(each_s3: pytest.MonkeyPatch, t
     assert bytes(objects.get_range(found, 20 << 20, found.n_bytes)) == path.read_bytes()[20 << 20 :]
 
 
-def test_of_writers_of_a_new_object_one_wins(s3: pytest.MonkeyPatch) -> None:
+def test_of_writers_of_a_new_object_one_wins(tmp_path: Path) -> None:
     won = []
     threads = [
         threading.Thread(target=lambda i=i: objects.put_new("s3://bucket/new", b"%d" % i) and won.append(i))
         for i in range(4)
     ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == 1
-    assert objects.get("s3://bucket/new") == b"%d" % won[0]
+    with moto_one_at_a_time() as url, contextmanager(_with_bucket)(url, tmp_path):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(won) == 1
+        assert objects.get("s3://bucket/new") == b"%d" % won[0]
 
 
 def test_an_object_that_is_there_is_not_written_as_a_new_one(each_s3: pytest.MonkeyPatch) -> None:
