@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tokenmill import _core
+from tokenmill.config.sources import Reading
 from tokenmill.corpus.jsonl import line_reader
 from tokenmill.corpus.shards import Shard
 
@@ -40,7 +41,7 @@ def read_both(lines: bytes, id_key: str | None) -> tuple[Any, Any]:
     fast = _core.json_lines(lines, "text", id_key)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tokenmill.corpus.jsonl._core.json_lines", lambda *_: None)
-        slow = columns(line_reader(SHARD, "text", id_key, lambda one: bad.append(one.line))(lines, 1))
+        slow = columns(line_reader(SHARD, Reading("text", id_key), lambda one: bad.append(one.line))(lines, 1))
     return fast and columns(fast), bad or slow
 
 

@@ -98,8 +98,13 @@ def test_a_folder_that_is_renamed_or_has_the_file_of_another_one_is_a_group_of_i
         ("text", "{variant: base}", ROWS, "'text' is the column of the texts"),
         ("lang", "{ratio: {en: 1}}", ROWS, "found no value for 'hi'"),
         ("lang", "{ratio: {en: 1, hi: 2}, dev: {en: x}}", ROWS, "found together with ratio"),
-        ("lang", "{variant: base}", [*ROWS, (None, "no language")], "lang"),
-        ("language", "{variant: base}", ROWS, "language"),
+        (
+            "lang",
+            "{variant: base}",
+            [*ROWS, (None, "no language")],
+            "key 'lang': expected a string or an integer; found null",
+        ),
+        ("language", "{variant: base}", ROWS, "Set count.by in params.yaml"),
     ],
 )
 def test_what_cannot_be_grouped_is_one_error(tmp_path: Any, by: str, parity: str, rows: Any, words: str) -> None:

@@ -46,13 +46,15 @@ class Reading:
     """How documents are read from files. `text_column`: the column or key of the texts. `id_column`: that of the ids; None: none
     are read. `separator`: what splits plain text into documents; None: a file is one document. `conversations`: how rows become
     conversations; None: documents are the texts of `text_column`. `kept`: the columns whose values are read in place of documents,
-    as conversations are; empty: documents are read."""
+    as conversations are; empty: documents are read. `id_param`: the key of params.yaml that names `id_column`; with count.by, the
+    names of groups are read in place of ids."""
 
     text_column: str
     id_column: str | None = None
     separator: str | None = None
     conversations: Conversations | None = None
     kept: tuple[str, ...] = ()
+    id_param: Literal["id_column", "count.by"] = "id_column"
 
     def as_key(self) -> dict[str, Any]:
         """The values that decide how documents are read, for the key of a unit."""

@@ -109,7 +109,7 @@ def lines_of(first: Mapping[str, Sequence[Bad]], n: int, is_all: bool) -> tuple[
     if not settings:
         return lines, "", ""
     fix = f"Set {settings} in params.yaml, {whom(settings)}, to a column that they have, or correct the files."
-    if not settings.startswith("sources."):
+    if settings.startswith("source."):
         fix += " Files with other columns can be a source of their own: see `sources`."
     return lines, fix, settings
 

@@ -75,15 +75,15 @@ def read_columns(
         maker = maker_of_values(reading.kept)
     if kind.format in ("jsonl", "json"):
         if maker is None:
-            new_reader = partial(line_reader, shard, reading.text_column, reading.id_column)
+            new_reader = partial(line_reader, shard, reading)
         else:
-            new_reader = partial(conversation_reader, shard, maker, reading.id_column)
+            new_reader = partial(conversation_reader, shard, maker, reading)
         return _read_json(shard, new_reader, has_bad, part, limits)
     if kind.format == "text":
         if conversations is not None:
             raise _no_columns(shard, conversations)
         return _read_txt(shard, reading, limits)
-    wanted = _TableColumns(reading.text_column, reading.id_column, maker)
+    wanted = _TableColumns(reading.text_column, reading.id_column, reading.id_param, maker)
     if kind.format == "parquet":
         return _read_parquet(shard, wanted, part, limits)
     return _read_arrow(shard, wanted, limits)
@@ -94,6 +94,7 @@ class _TableColumns(NamedTuple):
 
     text_column: str
     id_column: str | None
+    id_param: str
     maker: Maker | None
 
 
@@ -295,7 +296,7 @@ def _names(shard: Shard, schema: pa.Schema, wanted: _TableColumns) -> list[str]:
         [(wanted.text_column, "text_column")] if maker is None else list(zip(maker.columns, maker.params, strict=True))
     )
     if wanted.id_column is not None:
-        params.append((wanted.id_column, "id_column"))
+        params.append((wanted.id_column, wanted.id_param))
     check_columns(shard, schema, params)
     return list(dict.fromkeys(name for name, _ in params))
 

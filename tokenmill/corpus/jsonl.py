@@ -7,8 +7,9 @@ import msgspec
 import pyarrow as pa
 
 from tokenmill import _core
+from tokenmill.config.sources import Reading
 from tokenmill.corpus.conversations import ConversationError, Maker
-from tokenmill.corpus.line_faults import Fault, Key, OnBadLine, explain, give_up, id_key
+from tokenmill.corpus.line_faults import Fault, Key, OnBadLine, explain, give_up, id_keys
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError
 
@@ -27,20 +28,16 @@ LineReader = Callable[[bytes, int], Lines]
 """Takes whole lines and the number of the first one, from 1."""
 
 
-def line_reader(
-    shard: Shard, text_column: str, id_column: str | None, on_bad_line: OnBadLine | None = None
-) -> LineReader:
+def line_reader(shard: Shard, reading: Reading, on_bad_line: OnBadLine | None = None) -> LineReader:
     """A function that reads the texts and ids of lines.
 
     A blank line holds no document. Other keys are skipped. Of a duplicate key, the last one counts. A bad line is one that is
     not a JSON object with a text (and an id: string or integer). For it, `on_bad_line` is called with its row counted from
     the first of these lines, and null is given in its place; without `on_bad_line`, CorpusError is raised.
     """
-    keys = [Key(text_column, "text_column", "a string", (str,))]
-    id_at = None
-    if id_column is not None:
-        id_at = 1
-        keys.append(id_key(id_column))
+    text_column, id_column = reading.text_column, reading.id_column
+    keys = [Key(text_column, "text_column", "a string", (str,)), *id_keys(reading)]
+    id_at = None if id_column is None else 1
     one_by_one = _one_by_one(shard, keys, [str, str | int], lambda values: (b"", values[0]), id_at, on_bad_line)
 
     def read(lines: bytes, first_line: int) -> Lines:
@@ -51,7 +48,7 @@ def line_reader(
 
 
 def conversation_reader(
-    shard: Shard, maker: Maker, id_column: str | None, on_bad_line: OnBadLine | None = None
+    shard: Shard, maker: Maker, reading: Reading, on_bad_line: OnBadLine | None = None
 ) -> LineReader:
     """A function that reads the conversations and ids of lines, in the same way. A line of which `maker` makes no conversation is
     bad, too. A line may lack the key of the tools."""
@@ -59,13 +56,13 @@ def conversation_reader(
     kinds: list[Any] = [_TYPES[param] for param in maker.params]
     n_values = len(keys)
     id_at: int | None = None
-    if id_column in maker.columns:  # a column of the template, which cannot be null then
-        id_at = maker.columns.index(id_column)
+    if reading.id_column in maker.columns:  # a column of the template, which cannot be null then
+        id_at = maker.columns.index(reading.id_column)
         kinds[id_at] = str
         keys[id_at] = keys[id_at]._replace(expected="a string, the id", kinds=(str,))
-    elif id_column is not None:
+    elif reading.id_column is not None:
         id_at = n_values
-        keys.append(id_key(id_column))
+        keys += id_keys(reading)
         kinds.append(str | int)
     return _one_by_one(shard, keys, kinds, lambda values: maker.make(values[:n_values]), id_at, on_bad_line)
 
@@ -95,7 +92,7 @@ def _one_by_one(
                 json, text = make(values)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConversationError) as error:
                 is_made = isinstance(error, ConversationError)
-                fault = Fault(f"{error}.") if is_made else explain(line, error, keys, shard.section)
+                fault = Fault(f"{error}.") if is_made else explain(shard, line, error, keys)
                 give_up(shard, len(texts), number, line, fault, on_bad_line)
                 texts.append(None)
                 ids.append(None)
@@ -146,5 +143,5 @@ def _decoder(shard: Shard, keys: Sequence[Key], kinds: Sequence[Any]) -> Callabl
     try:
         return msgspec.json.Decoder(msgspec.defstruct("Document", fields, rename=names, gc=False, kw_only=True)).decode
     except ValueError as error:
-        params = ", ".join(dict.fromkeys(f"{shard.section}.{key.param}" for key in keys))
+        params = ", ".join(dict.fromkeys(shard.setting(key.param) for key in keys))
         raise CorpusError(params, f"{error}.", "Rename the key in the files.") from None

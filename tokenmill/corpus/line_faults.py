@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tokenmill.config.sources import Reading
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError, whom
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError
@@ -35,9 +36,11 @@ class Fault(NamedTuple):
     setting: str | None = None
 
 
-def id_key(name: str) -> Key:
-    """The key that holds the ids."""
-    return Key(name, "id_column", "a string or an integer", (str, int), "to one of them or to null")
+def id_keys(reading: Reading) -> list[Key]:
+    """The key that holds the ids, if they are read."""
+    if reading.id_column is None:
+        return []
+    return [Key(reading.id_column, reading.id_param, "a string or an integer", (str, int), "to one of them or to null")]
 
 
 def give_up(shard: Shard, row: int, number: int, line: bytes, fault: Fault, on_bad_line: OnBadLine | None) -> None:
@@ -52,9 +55,8 @@ def give_up(shard: Shard, row: int, number: int, line: bytes, fault: Fault, on_b
     raise CorpusError(f"{words} {fault.advice}", code="TM201")
 
 
-def explain(line: bytes, error: Exception, keys: Sequence[Key], section: str) -> Fault:
-    """Explains why msgspec could not read these keys of a line. `error`: what it raised. `section`: where params.yaml names the
-    keys."""
+def explain(shard: Shard, line: bytes, error: Exception, keys: Sequence[Key]) -> Fault:
+    """Explains why msgspec could not read these keys of a line of the shard. `error`: what it raised."""
     if isinstance(error, RecursionError):
         return Fault("the JSON is nested too deep to be read.", "Flatten the value, or delete the line.")
     try:
@@ -65,7 +67,7 @@ def explain(line: bytes, error: Exception, keys: Sequence[Key], section: str) ->
             "Convert the file to UTF-8, or delete the line.",
         )
     if isinstance(error, msgspec.ValidationError):
-        return _wrong_value(line, error, keys, section)
+        return _wrong_value(shard, line, error, keys)
     if _has_lone_surrogate(line):
         return Fault(
             "a string holds half of a surrogate pair (\\ud800 to \\udfff), which is no character and has no UTF-8.",
@@ -74,7 +76,7 @@ def explain(line: bytes, error: Exception, keys: Sequence[Key], section: str) ->
     return Fault(f"invalid JSON, {len(line)} bytes: {error}. Expected one object a line.")
 
 
-def _wrong_value(line: bytes, error: Exception, keys: Sequence[Key], section: str) -> Fault:
+def _wrong_value(shard: Shard, line: bytes, error: Exception, keys: Sequence[Key]) -> Fault:
     try:
         found = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
@@ -82,7 +84,7 @@ def _wrong_value(line: bytes, error: Exception, keys: Sequence[Key], section: st
     if not isinstance(found, dict):
         return Fault(f"expected an object; found {_kind(found)}.")
     for key in keys:
-        setting = f"{section}.{key.param}"
+        setting = shard.setting(key.param)
         if key.name not in found:
             if key.is_optional:
                 continue

@@ -132,7 +132,7 @@ def read_batches(
     CorpusError, for a damaged or truncated file.
     """
     assert limits.batch_bytes > 0 and reading.separator != ""
-    _refuse_equal_columns(shard.section, reading)
+    _refuse_equal_columns(shard, reading)
     try:
         with held(shard) as opened:
             if shard.n_bytes <= POINTER_BYTES_MAX and isinstance(
@@ -163,22 +163,22 @@ def read_batches(
         ) from None
 
 
-def _refuse_equal_columns(section: str, reading: Reading) -> None:
+def _refuse_equal_columns(shard: Shard, reading: Reading) -> None:
     named, conversations = {"text_column": reading.text_column}, reading.conversations
     if conversations is not None:
         named = {"messages_column": conversations.column or "", "tools_column": conversations.tools_column or ""}
         if named["messages_column"] and len(set(named.values())) == 1:
             raise CorpusError(
-                f"{section}.messages_column and {section}.tools_column",
+                f"{shard.setting('messages_column')} and {shard.setting('tools_column')}",
                 f"both are {conversations.column!r}.",
                 "Set tools_column to null, or to the column that holds the tools.",
             )
     for param, column in named.items():
         if column == reading.id_column:
             raise CorpusError(
-                f"{section}.{param} and {section}.id_column",
+                f"{shard.setting(param)} and {shard.setting(reading.id_param)}",
                 f"both are {column!r}.",
-                "Set id_column to null (ids are then rows), or to the column that holds the ids.",
+                f"Set {reading.id_param} to null, or to another column.",
             )
 
 

@@ -64,6 +64,10 @@ class Shard:
         """The section of params.yaml that says how to read it."""
         return "source" if self.source is None else self.source.section
 
+    def setting(self, param: str) -> str:
+        """The full name of a key of that section, such as "source.id_column". "count.by" stands for itself."""
+        return param if "." in param else f"{self.section}.{param}"
+
 
 @dataclass(frozen=True)
 class ShardRange:

@@ -28,7 +28,7 @@ def check_columns(shard: Shard, schema: pa.Schema, params: Iterable[tuple[str, s
 
 
 def _check(shard: Shard, schema: pa.Schema, name: str, param: str) -> None:
-    names, setting, kind = schema.names, f"{shard.section}.{param}", _KINDS[param]
+    names, setting, kind = schema.names, shard.setting(param), _KINDS[param]
     if names.count(name) != 1:
         problem = "is missing" if name not in names else "is there more than once"
         raise ColumnError(
@@ -102,13 +102,13 @@ def _is_plain(kind: pa.DataType) -> bool:
     return bool(is_number or types.is_boolean(kind) or types.is_null(kind)) or _is_string(kind)
 
 
+_IDS = _ColumnKind(
+    "strings or integers", lambda kind: _is_text(kind) or bool(pa.types.is_integer(kind)), "to one of them or to null"
+)
 _KINDS = {  # by the key of params.yaml
     "text_column": _ColumnKind("strings", _is_text),
-    "id_column": _ColumnKind(
-        "strings or integers",
-        lambda kind: _is_text(kind) or bool(pa.types.is_integer(kind)),
-        "to one of them or to null",
-    ),
+    "id_column": _IDS,
+    "count.by": _IDS,
     "messages_column": _ColumnKind(
         "lists of messages (structs), or their JSON texts", lambda kind: _is_text(kind) or _is_json_list(kind)
     ),

@@ -42,7 +42,7 @@ def refuse_groups(units: Sequence[Unit], source: Source, by: str | None) -> None
 def reading_of(unit: Unit, by: str | None) -> Reading:
     """How the unit is read, with the column of the groups in place of that of the ids."""
     reading = unit.source.reading
-    return reading if by is None or by == BY_SOURCES else replace(reading, id_column=by)
+    return reading if by is None or by == BY_SOURCES else replace(reading, id_column=by, id_param="count.by")
 
 
 def groups_in(unit: Unit, batch: Batch, by: str | None) -> Iterator[tuple[int, str, pa.LargeStringArray]]:
