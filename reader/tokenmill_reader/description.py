@@ -122,6 +122,7 @@ def lines_of(found: dict[str, Any]) -> list[str]:
             f"{one['items']:,} items, {one['tokens']:,} tokens in {one['parts']:,} parts, {size(one['n_bytes'])}"
         )
     lines |= {f"{one['format']} suits": words_of(one) for one in found["read_by"]}
+    lines |= {"/".join(filter(None, ("packed", split))): _of_packing(one) for split, one in found["packing"].items()}
     for one in found["mixture"]:
         name = "/".join(part for part in ("mixture", one["split"], one["source"]) if part is not None)
         lines[name] = (
@@ -142,6 +143,20 @@ def _of_chat(chat: dict[str, Any]) -> str:
     if "tokens_repeated" in chat:
         trained += f" ({chat['tokens_repeated']:,} tokens in samples that a longer one follows)"
     return f"template {chat['template']} ({chat['template_sha256'][:16]}…), {trained}"
+
+
+def _of_packing(numbers: Mapping[str, float]) -> str:
+    """What packing made of a split, and what it left out."""
+    told = (
+        ("n_split_documents", "documents split"),
+        ("n_cut_tokens", "tokens cut"),
+        ("n_dropped_documents", "documents left out"),
+        ("n_equal_pairs", "of these, pairs with equal answers"),
+        ("n_empty_documents", "empty documents"),
+        ("n_cut_answers", "answers that lose trained tokens"),
+    )
+    rest = [f"{words}: {numbers[key]:,}" for key, words in told if numbers.get(key)]
+    return "; ".join([f"{numbers['n_sequences']:,} sequences, {numbers['padding_share']:.1%} padding", *rest])
 
 
 def _policy(found: dict[str, Any]) -> str:
