@@ -58,7 +58,9 @@ def module_of(stage: str) -> str:
 def modules_of(stage: str) -> set[str]:
     further = {
         "count": {"stages/count_groups.py", "stages/count_sums.py", "stages/count_units.py"},
-        "train-vocab": {f"stages/train_vocab_{name}.py" for name in ("learn", "parity", "superwords", "trim")},
+        "train-vocab": {
+            f"stages/train_vocab_{name}.py" for name in ("learn", "parity", "report", "superwords", "trim")
+        },
         "encode": {f"stages/encode_{name}.py" for name in ("chat", "dataset", "manifest", "sets", "units")}
         | {"stages/encoder.py"},
     }

@@ -55,13 +55,19 @@ def test_a_build_learns_tokens_of_several_words_and_its_dataset_is_right(tmp_pat
     n_second = sum(training["superwords"]["n_tokens_by_words"].values())
     assert n_second > 0
     assert training["n_text_tokens"] < training["superwords"]["n_text_tokens_before"]
-    assert f"superwords: {n_second} tokens of the second phase" in done.stderr + done.stdout
+    assert f"of its {n_second} tokens have several words (" in done.stderr
+    assert "WARNING: no token has several words" not in done.stderr
     tokenizer = Tokenizer.load(project.root / "data/tokenizer")
     assert (tokenizer.pattern, tokenizer.vocab_size) == ("superbpe", 267 + n_second)
     assert training["n_text_tokens"] == sum(len(tokenizer.encode(text)) for text in TEXTS)
     assert training["text_bytes"] == sum(map(len, TEXTS))
     card = json.loads((project.root / "data/tokenizer/card.json").read_text(encoding="utf-8"))
     assert card["training"]["n_tokens"] == training["n_text_tokens"]
+    learned_with = card["training"]["learned_with"]
+    by_words = training["superwords"]["n_tokens_by_words"]
+    assert learned_with["superwords"] == {"transition": 0.5, "words_max": 3, "n_tokens_by_words": by_words}
+    for page in ("data/tokenizer/README.md", "data/report/report.html"):
+        assert "transition 0.5, words_max 3" in (project.root / page).read_text(encoding="utf-8")
     assert cli(project, "verify", "data/tokens").returncode == 0
 
 
@@ -75,6 +81,24 @@ def test_a_changed_number_of_words_counts_nothing_again_and_keeps_the_first_phas
     assert started[0] == "train-vocab: started" and started[1] == "encode: started"
     assert "train-vocab: started, 277 tokens" in done.stderr
     assert max(map(int, training_of(project)["superwords"]["n_tokens_by_words"])) <= 2
+
+
+def test_a_pattern_that_makes_no_superwords_is_warned_of_at_the_end(tmp_path: Path) -> None:
+    project = made(tmp_path, pattern="'[^ ]+|[ ]'")
+    assert cli(project, "build", "--only", "count").returncode == 0
+    done = cli(project, "build", "--only", "train-vocab")
+    assert done.returncode == 0, done.stderr
+    assert "superwords: 0 of its" in done.stderr
+    assert "WARNING: no token has several words. Either count.superwords ([^ ]+|[ ]) cuts text between" in done.stderr
+
+
+def test_counts_that_nothing_uses_are_said_when_a_build_begins(tmp_path: Path) -> None:
+    project = made(tmp_path, superwords="null")
+    change(project, ("by: null  ", "by: sources  "))
+    done = cli(project, "build", "--only", "count")
+    assert done.returncode == 0, done.stderr
+    assert "count.superwords is counted but not used" in done.stderr
+    assert "count.by is counted but not used" in done.stderr
 
 
 def test_weights_count_sentences_as_often(tmp_path: Path) -> None:
@@ -91,6 +115,8 @@ def test_weights_count_sentences_as_often(tmp_path: Path) -> None:
         ("{transition: 0.5}", "null", (), "superwords: found without count.superwords"),
         ("{transition: 1.5}", "superbpe", (), "transition"),
         ("{words_max: 1}", "superbpe", (), "words_max"),
+        ("{transition: 0.99}", "superbpe", (), "leaves none of the 20 learned tokens"),
+        ("{transition: 0.5}", "gpt2", (), "found 'gpt2', which cuts text between words"),
         (
             "{transition: 0.5}",
             "superbpe",

@@ -113,6 +113,10 @@ def test_a_build_says_how_many_tokens_were_refused(project: Project) -> None:
     folder = project.root / "data/tokenizer"
     n_refused = json.loads((folder / "training.json").read_text(encoding="utf-8"))["n_refused"]
     assert n_refused and f"train_vocab.forbid refused {n_refused:,} tokens" in done.stderr
+    of_refusal = f"is allowed by train_vocab.forbid, which refused {n_refused:,} tokens"
+    assert of_refusal in done.stderr
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert of_refusal in card and '| forbid | `` ["[aeiou]."] `` |' in card
     tokens = Tokenizer.load(folder).tokens.values()
     assert not [token for token in tokens if re.search(rb"[aeiou].", token) and token != b"<|endoftext|>"]
     project.set(train_vocab__forbid=["(a"], train_vocab__protect=["[0-9]*"])

@@ -9,5 +9,5 @@ def code(text: str) -> str:
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> str:
-    """A table of names and values, without a head."""
-    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows)
+    """A table of names and values, without a head. A value may have any character but line ends."""
+    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in rows)

@@ -1,12 +1,13 @@
 """A tokenizer's model card for people and programs: its training data and settings, its efficiency, and how to load it."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 import tokenmill
 from tokenmill.artifacts.golden import Golden
@@ -25,6 +26,8 @@ from tokenmill_reader.regular_files import read
 CARD_FILE = "card.json"
 README_FILE = "README.md"
 
+REGEX_KEYS = ("forbid", "protect")
+
 _SLICE_ROWS = 1 << 18
 _N_SHARDS_SHOWN = 20
 
@@ -35,6 +38,35 @@ class TrainedOn(Record):
     name: str
     n_bytes: int
     sha256: str
+
+
+class OfSuperwords(Record):
+    """The second phase of learning. `n_tokens_by_words`: how many of its tokens have so many words; "0": white space alone."""
+
+    transition: float
+    words_max: int
+    n_tokens_by_words: dict[str, int]
+
+
+class LearnedWith(Record):
+    """What else of train_vocab decided the vocabulary. `n_refused`: the tokens that `forbid` and `protect` refused. `superwords`:
+    null without tokens of several words. Cards of before 0.3 have nothing of it."""
+
+    forbid: list[str] = Field(default=[])
+    protect: list[str] = Field(default=[])
+    n_refused: int = 0
+    superwords: OfSuperwords | None = None
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What was used of it, as pairs of a name and words."""
+        rows = [(name, json.dumps(of)) for name in REGEX_KEYS if (of := getattr(self, name))]
+        if rows:
+            rows.append(("tokens refused", f"{self.n_refused:,}"))
+        if self.superwords is not None:
+            one = self.superwords
+            settings = f"transition {one.transition}, words_max {one.words_max}"
+            rows.append(("superwords", f"{settings}: {words_of_superwords(one.n_tokens_by_words)}"))
+        return rows
 
 
 class Training(Record):
@@ -50,6 +82,7 @@ class Training(Record):
     bytes_per_token: float
     scripts: dict[str, float]
     shards: list[TrainedOn]
+    learned_with: LearnedWith = LearnedWith()
 
 
 class Card(Record):
@@ -76,10 +109,9 @@ def measure_training(
     tokenizer: Tokenizer,
     params: TrainVocab,
     shards: Sequence[CountedShard],
-    of_text: tuple[int, int] | None = None,
+    learned_with: LearnedWith,
 ) -> Training:
-    """The training data, and the tokenizer's efficiency on it. `bytes_per_token` is exact, from the counts of all pre-tokens.
-    `of_text`: the bytes and tokens of the text, where tokens hold several pre-tokens; None: they are counted here."""
+    """The training data, and the tokenizer's efficiency on it. `bytes_per_token` is exact, from the counts of all pre-tokens."""
     assert tokenizer.model is not None
     whole = Tokenizer(replace(tokenizer.model, steps=()))  # outside its text, a pre-token might be split further
     text_bytes = n_tokens = n_pretokens = 0
@@ -94,8 +126,6 @@ def measure_training(
         n_tokens += pc.sum(pc.multiply_checked(lengths, times)).as_py()
         for script, n in characters_by_script(pretokens.cast(pa.large_string()), times).items():
             scripts[script] = scripts.get(script, 0) + n
-    if of_text is not None:
-        text_bytes, n_tokens = of_text
     n_characters = max(sum(scripts.values()), 1)
     return Training(
         pair_count_min=params.pair_count_min,
@@ -108,7 +138,48 @@ def measure_training(
         bytes_per_token=round(text_bytes / max(n_tokens, 1), 4),
         scripts={script: round(n / n_characters, 6) for script, n in sorted(scripts.items())},
         shards=[TrainedOn(name=one.name, n_bytes=one.n_bytes, sha256=one.sha256) for one in shards],
+        learned_with=learned_with,
     )
+
+
+def with_text(training: Training, text_bytes: int, n_tokens: int) -> Training:
+    """The training data with these sums, for tokens of several pre-tokens, which the counts of pre-tokens do not tell."""
+    bytes_per_token = round(text_bytes / max(n_tokens, 1), 4)
+    return training.model_copy(
+        update={"text_bytes": text_bytes, "n_tokens": n_tokens, "bytes_per_token": bytes_per_token}
+    )
+
+
+def words_of_superwords(n_tokens_by_words: Mapping[str, int]) -> str:
+    """How many tokens the second phase of superwords made, by their words.
+
+    >>> words_of_superwords({"0": 1, "1": 2, "2": 3, "3": 1})
+    '4 of its 7 tokens have several words (3 of 2, 1 of 3), 2 are within a word, 1 is white space'
+    """
+    several = {n_words: n for n_words, n in n_tokens_by_words.items() if int(n_words) > 1}
+    shares = ", ".join(f"{n:,} of {n_words}" for n_words, n in several.items())
+    words = f"{sum(several.values()):,} of its {sum(n_tokens_by_words.values()):,} tokens have several words"
+    words += f" ({shares})" if shares else ""
+    for n_words, what in (("1", "within a word"), ("0", "white space")):
+        if n := n_tokens_by_words.get(n_words, 0):
+            words += f", {n:,} {'is' if n == 1 else 'are'} {what}"
+    return words
+
+
+def not_reached(vocab_size: int, training: Training) -> str | None:
+    """Sentences about a vocabulary that is smaller than asked for: its size, and why learning stopped; None if it is not."""
+    if vocab_size >= training.vocab_size_asked:
+        return None
+    limits = [f"occurs {training.pair_count_min:,} times or more"]
+    if training.token_bytes_max is not None:
+        limits.append(f"makes a token of less than {training.token_bytes_max:,} bytes")
+    of = training.learned_with
+    if of.superwords is not None:
+        limits.append(f"has at most {of.superwords.words_max} words")
+    if keys := [name for name in REGEX_KEYS if getattr(of, name)]:
+        names = " and ".join(f"train_vocab.{name}" for name in keys)
+        limits.append(f"is allowed by {names}, which refused {of.n_refused:,} tokens")
+    return f"{vocab_size:,} of {training.vocab_size_asked:,} tokens: no pair is left that {', '.join(limits)}."
 
 
 def make_card(
@@ -151,6 +222,7 @@ def read_card(directory: Path) -> Card:
 
 def readme_of(card: Card) -> str:
     """README.md, with the metadata header that model hubs read."""
+    missed = None if card.training is None else not_reached(card.vocab_size, card.training)
     head = ["---", *([f"license: {card.license}"] if card.license else []), "library_name: tokenizers", "tags:"]
     parts = [
         "\n".join([*head, "- tokenizer", "- tokenmill", "---"]),
@@ -158,7 +230,7 @@ def readme_of(card: Card) -> str:
         f"License: {card.license or 'not stated'}. Made by {card.made_by}. sha256 over vocabulary, merges, pattern and special "
         f"tokens:\n`{card.digest}`",
         _numbers(card),
-        *([] if card.training is None else _not_reached(card.vocab_size, card.training)),
+        *([] if missed is None else [f"**The vocabulary was not reached**: {missed}"]),
         *([] if card.origin is None else [f"Taken from {code(card.origin)}."]),
         *([] if card.training is None else [_trained_on(card.training)]),
         _how_to_load(card),
@@ -189,17 +261,9 @@ def _numbers(card: Card) -> str:
                 "vocab_size, pair_count_min, token_bytes_max",
                 f"{one.vocab_size_asked}, {one.pair_count_min}, {one.token_bytes_max}",
             ),
+            *((name, f"`` {words} ``" if name in REGEX_KEYS else words) for name, words in one.learned_with.rows()),
         ]
     return facts(rows)
-
-
-def _not_reached(vocab_size: int, training: Training) -> list[str]:
-    if vocab_size >= training.vocab_size_asked:
-        return []
-    return [
-        f"**The vocabulary was not reached**: it has {vocab_size:,} of {training.vocab_size_asked:,} tokens. No pair was left "
-        f"that occurs {training.pair_count_min:,} times or more."
-    ]
 
 
 def _trained_on(training: Training) -> str:

@@ -11,3 +11,7 @@ class Superwords(Record):
 
     transition: float = Field(default=0.8, gt=0, lt=1)
     words_max: int = Field(default=4, ge=2, le=64)
+
+    def n_first(self, n_learned: int) -> int:
+        """How many of the learned tokens are learned first."""
+        return round(self.transition * n_learned)

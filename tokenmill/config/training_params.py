@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -223,6 +223,13 @@ class TrainVocab(Record):
     def _without_others(cls, superwords: Superwords | None, info: ValidationInfo) -> Superwords | None:
         if superwords:
             _refuse_together(info, {"score": "count", "vocab_sizes": [], "extend": None, "trim": None, "parity": None})
+            smallest, _ = _smallest(info)
+            n_learned = info.data.get("vocab_size", smallest) - smallest
+            if n_learned and superwords.n_first(n_learned) == n_learned:
+                raise ValueError(
+                    f"found transition: {superwords.transition}, which leaves none of the {n_learned:,} learned tokens for the "
+                    "second phase; allowed: less, such as transition: 0.8"
+                )
         return superwords
 
     @property
@@ -231,7 +238,7 @@ class TrainVocab(Record):
         smallest = N_BYTES + len(self.special_tokens)
         if self.superwords is None:
             return self.vocab_size
-        return smallest + round(self.superwords.transition * (self.vocab_size - smallest))
+        return smallest + self.superwords.n_first(self.vocab_size - smallest)
 
     @property
     def base(self) -> tuple[str, str, str] | None:
@@ -252,6 +259,17 @@ class TrainVocab(Record):
         ):
             raise ValueError(f"found {token!r}; allowed: null or one of train_vocab.special_tokens ({known})")
         return token
+
+
+def unused_counts(count: Count, asked: TrainVocab) -> Iterator[str]:
+    """Sentences about counts that the documents are counted for, and that the vocabulary does not use."""
+    if count.superwords is not None and asked.superwords is None:
+        yield (
+            "count.superwords is counted but not used, so no token has several words. Set train_vocab.superwords, such as "
+            "{transition: 0.8, words_max: 4}, or count.superwords: null."
+        )
+    if count.by is not None and asked.parity is None:
+        yield "count.by is counted but not used. Set train_vocab.parity, such as {variant: base}, or count.by: null."
 
 
 class TokenizerSource(Record):

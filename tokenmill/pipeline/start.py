@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tokenmill import _core
 from tokenmill.config.load_params import load_params
+from tokenmill.config.training_params import unused_counts
 from tokenmill.console import say
 from tokenmill.corpus.source_shards import unread_files, words_of_unread
 from tokenmill.errors import ParamsError, TokenmillError, did_you_mean
@@ -49,6 +50,9 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool) -> Bui
     list_inputs(build.root)
     if unread := unread_files(build.root, build.params):
         say(words_of_unread(unread))
+    if build.params.tokenizer is None:
+        for words in unused_counts(build.params.count, build.params.train_vocab):
+            say(words)
     (refuse_other_code if under_dvc() else pin_code)(build.root)
     _pin_tokenizer(build)
     return build

@@ -151,7 +151,8 @@ def _rows_of_groups(compared: Mapping[str, MeasuredGroups]) -> list[dict[str, An
 
 
 def _summary(checked: Reported) -> dict[str, Any]:
-    """What was checked, and the dataset's sums. `vocab_size_asked` is None for an imported tokenizer."""
+    """What was checked, and the dataset's sums. `vocab_size_asked` and `learned_with` are None for an imported
+    tokenizer."""
     training = read_card(checked.root / TOKENIZER_DIRECTORY).training
     manifest, tokenizer = checked.manifest, checked.tokenizer
     pretokens = read_counts(checked.root / COUNTS_FILE)
@@ -170,6 +171,7 @@ def _summary(checked: Reported) -> dict[str, Any]:
         **counted,
         "vocab_size": tokenizer.vocab_size,
         "vocab_size_asked": None if training is None else training.vocab_size_asked,
+        "learned_with": None if training is None else training.learned_with.model_dump(),
         "id_type": manifest.id_type,
         "tokenizer_digest": tokenizer.digest,
         "checks": dict(checked.facts),

@@ -39,6 +39,7 @@ def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[
     """
     from markupsafe import Markup
 
+    from tokenmill.artifacts.model_card import LearnedWith
     from tokenmill.report import plots  # imports numpy, which `is_current` does not need
     from tokenmill.report.conversation_samples import SHOWN_TOKENS_MAX
     from tokenmill.report.measures import RARE
@@ -62,6 +63,7 @@ def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[
         planned=planned,
         rare=RARE,
         shown_tokens_max=SHOWN_TOKENS_MAX,
+        learned_with=LearnedWith.model_validate(report.get("learned_with") or {}),
         trained_parts=_trained_parts(report.get("conversations")),
     )
     with write_atomic(root / PAGE_FILE) as partial:

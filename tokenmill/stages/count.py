@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tokenmill import _core
 from tokenmill.config.source_params import Source
 from tokenmill.config.training_params import Count
 from tokenmill.console import say
@@ -30,7 +31,7 @@ from tokenmill.layout import (
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.unit_drops import drop_lists
 from tokenmill.pretokenizers.json_steps import pre_tokenizer_of
-from tokenmill.pretokenizers.patterns import steps_of
+from tokenmill.pretokenizers.patterns import name_of, steps_of
 from tokenmill.rounds import Round, Stage, do
 from tokenmill.stages.count_groups import refuse_groups, refuse_many
 from tokenmill.stages.count_sums import SCRATCH_PREFIX, PartialCounts, part_name, partition_sums, sums_of
@@ -196,12 +197,23 @@ def check_settings(root: Path, params: Count, spill_directory: str | None) -> No
             pre_tokenizer_of(steps_of(pattern))
         except PatternError as error:
             raise PatternError(f"params.yaml: count.{key}", f"{str(error).removeprefix('pattern: ')}") from None
+    if params.superwords is not None and _cuts_between_words(steps_of(params.superwords)):
+        raise ParamsError(
+            "params.yaml: count.superwords",
+            f"found {params.superwords!r}, which cuts text between words.",
+            "Take superbpe, or a regex that does not cut there, for tokens of several words.",
+        )
     if spill_directory is not None and not (root / spill_directory).is_dir():
         raise ParamsError(
             f"run.spill_directory: {root / spill_directory}",
             "expected a folder; none is there.",
             "Make it, mount its disk, or set null.",
         )
+
+
+def _cuts_between_words(steps: Sequence[str]) -> bool:
+    """Whether it is a named pattern for words. It is not known which text a regex of a user is for."""
+    return name_of(steps) is not None and len(_core.split(list(steps), "two words")) > 1
 
 
 def weights_of(root: Path, weights: Mapping[str, Any], names: Sequence[str]) -> dict[str, Fraction]:

@@ -1,28 +1,24 @@
 """train-vocab: counts of pre-tokens → tokenizer, learned or trimmed; or imports a published tokenizer."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tokenmill.artifacts.golden import check_golden, write_golden
 from tokenmill.artifacts.golden_making import make_golden, renew_conversations
-from tokenmill.artifacts.model_card import make_card, measure_training, write_card
+from tokenmill.artifacts.model_card import make_card, measure_training, not_reached, with_text, write_card
 from tokenmill.chat.shipped import ship_template
 from tokenmill.config.encode_params import Chat
 from tokenmill.config.lockfile import pinned
 from tokenmill.config.params import Params
-from tokenmill.config.sources import Reading
-from tokenmill.config.training_params import Extend, TokenizerSource, TrainVocab
+from tokenmill.config.training_params import TokenizerSource, TrainVocab
 from tokenmill.conform.program import write_program
 from tokenmill.console import say
-from tokenmill.corpus.provenance import Provenance, read_provenance
-from tokenmill.corpus.reader import find_shards, read_batches
-from tokenmill.counts.groups import read_groups
+from tokenmill.corpus.provenance import read_provenance
+from tokenmill.counts.groups import Groups, read_groups
 from tokenmill.counts.spill import open_parquet
 from tokenmill.counts.table import read_counts
 from tokenmill.errors import CountsError, ParamsError
@@ -39,16 +35,15 @@ from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.rounds import Round, Stage, Task, do
 from tokenmill.special_tokens import listed
 from tokenmill.stages.train_vocab_learn import LearnFacts, learn_task
-from tokenmill.stages.train_vocab_parity import parity_line, parity_report, parity_task
-from tokenmill.stages.train_vocab_superwords import both_phases, superwords_line, superwords_report, superwords_task
-from tokenmill.stages.train_vocab_trim import trim_task
+from tokenmill.stages.train_vocab_parity import parity_entry, parity_task
+from tokenmill.stages.train_vocab_report import Entry, extended_entry, learned_with, refused_entry, report_of
+from tokenmill.stages.train_vocab_superwords import both_phases, superwords_entry, superwords_task
+from tokenmill.stages.train_vocab_trim import trim_task, trimmed_entry
 from tokenmill.storage.atomic import sha256_directory, write_atomic, write_directory
 from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.conversions.elsewhere import warnings_of
 from tokenmill.tokenizer.conversions.forms import Form
 from tokenmill.tokenizer.tokenizer import Tokenizer
-from tokenmill.training.bpe import changed_documents
-from tokenmill.training.id_counts import ids_in_counts
 from tokenmill.training.id_map import ID_MAP_FILE, id_map
 from tokenmill.versioning.import_tokenizer import import_pinned
 
@@ -89,65 +84,73 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
         [done] = yield from do(Round("train-vocab", [task], LearnFacts))
         facts = both_phases(facts, done.facts)
     tokenizers = [Tokenizer.load(done.folder / name) for name in sorted(done.files)]
-    counts = read_counts(table)
-    report = _report(counts, tokenizers[0], facts)
-    if keys := [name for name in ("forbid", "protect") if getattr(asked, name)]:
-        report["n_refused"] = facts.n_refused
-        say(f"train-vocab: train_vocab.{' and '.join(keys)} refused {facts.n_refused:,} tokens")
-    if base and asked.trim:
-        report["last_merge_count"] = None
-        report["trimmed"] = {
-            "digest": base.digest,
-            "n_tokens_dropped": base.vocab_size - tokenizers[0].vocab_size,
-            "last_count": facts.last_count,
-            "n_text_tokens_before": int(ids_in_counts(base, counts, memory.own_threads).sum()),
-        }
+    tokenizer, counts = tokenizers[0], read_counts(table)
+    report = report_of(counts, tokenizer, facts)
+    entries = [*_entries(params, memory, base, groups, counts, tokenizer, facts)]
     if base and asked.extend:
-        report["extended"] = _changes(root, provenance, base, tokenizers[0], asked.extend, memory)
-    if groups and asked.parity:
-        report["parity"] = parity_report(asked.parity, groups.by, facts.groups)
-        say(parity_line(report["parity"]))
-    if facts.superwords:
-        report["superwords"] = superwords_report(facts.superwords)
-        say(superwords_line(report["superwords"], facts.n_text_tokens))
-    named = {
-        "begin_of_document": asked.bos_token or params.encode.framing[0],
-        "end_of_document": asked.eos_token or params.encode.framing[1],
-        "pad_token": asked.pad_token,
-        "unk_token": asked.unk_token,
-    }
+        entries.append(extended_entry(root, provenance, base, tokenizer, asked.extend, memory))
+    for entry in entries:
+        report[entry.key] = entry.value
+        for line in entry.lines:
+            say(f"train-vocab: {line}")
+    special = _special_tokens(params)
     with write_directory(output) as directory:
         folders = [directory, *(directory / str(size) for size in asked.vocab_sizes)]
-        for folder, tokenizer in zip(folders, tokenizers, strict=True):
-            tokenizer.save(folder, **named, model_max_length=asked.model_max_length)
+        for folder, one in zip(folders, tokenizers, strict=True):
+            texts = special["eos_token"], special["bos_token"], special["pad_token"], special["unk_token"]
+            one.save(folder, *texts, asked.model_max_length)
             ship_template(root, params.encode.chat, folder)
         with write_atomic(directory / TRAINING_FILE) as path:
             path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         if base:
             with write_atomic(directory / ID_MAP_FILE) as path:
-                pq.write_table(id_map(base, tokenizers[0]), path, compression="zstd", write_statistics=False)
-        golden = make_golden(directory, tokenizers[0], provenance.samples)
+                pq.write_table(id_map(base, tokenizer), path, compression="zstd", write_statistics=False)
+        golden = make_golden(directory, tokenizer, provenance.samples)
         write_golden(golden, directory)
-        of_text = (facts.superwords.text_bytes, facts.n_text_tokens) if facts.superwords else None
-        training = measure_training(counts, tokenizers[0], asked, provenance.shards, of_text)
-        card = make_card(tokenizers[0], golden, params.publish.license, training)
-        write_card(card, directory)
+        training = measure_training(counts, tokenizer, asked, provenance.shards, learned_with(asked, facts))
+        if facts.superwords:
+            training = with_text(training, facts.superwords.text_bytes, facts.n_text_tokens)
+        write_card(make_card(tokenizer, golden, params.publish.license, training), directory)
         write_program(directory)
-    n_tokens = tokenizers[0].vocab_size
-    if n_tokens < asked.vocab_size and not asked.trim:
-        say(
-            f"train-vocab: WARNING: stopped early at {n_tokens:,} of {asked.vocab_size:,} tokens: no pair is left "
-            f"that occurs {asked.pair_count_min:,} times or more. Add text, or lower train_vocab.vocab_size."
-        )
-    names = {
-        "bos_token": named["begin_of_document"],
-        "eos_token": named["end_of_document"],
-        "pad_token": asked.pad_token,
-    }
-    form = Form(tokenizers[0], "", {name: text for name, text in names.items() if text is not None})
+    if words := not_reached(tokenizer.vocab_size, training):
+        say(f"train-vocab: WARNING: stopped early at {words} Add text, or lower train_vocab.vocab_size.")
+    form = Form(tokenizer, "", {name: text for name, text in special.items() if text is not None})
     if programs := dict.fromkeys(one.program for one in warnings_of(form)):
         say(f"train-vocab: for {' and '.join(programs)}, see `tokenmill check {TOKENIZER_DIRECTORY}`")
-    return StageSummary("train-vocab", "run", text_mb=report["text_bytes"] / 1e6, n_tokens=n_tokens)
+    return StageSummary("train-vocab", "run", text_mb=report["text_bytes"] / 1e6, n_tokens=tokenizer.vocab_size)
+
+
+def _entries(
+    params: Params,
+    memory: Memory,
+    base: Tokenizer | None,
+    groups: Groups | None,
+    counts: pa.Table,
+    made: Tokenizer,
+    facts: LearnFacts,
+) -> Iterator[Entry]:
+    """The entries of training.json that depend on what params.yaml asks for, but for that of `extend`, which reads documents."""
+    asked = params.train_vocab
+    if asked.forbid or asked.protect:
+        yield refused_entry(asked, facts)
+    if base and asked.trim:
+        yield Entry("last_merge_count", None)
+        yield trimmed_entry(base, made, counts, facts, memory.own_threads)
+    if groups and asked.parity:
+        yield parity_entry(asked.parity, groups.by, facts.groups)
+    if facts.superwords:
+        yield superwords_entry(params, facts, facts.superwords)
+
+
+def _special_tokens(params: Params) -> dict[str, str | None]:
+    """The special tokens by the names that transformers has for them."""
+    asked, (begin, end) = params.train_vocab, params.encode.framing
+    return {
+        "bos_token": asked.bos_token or begin,
+        "eos_token": asked.eos_token or end,
+        "pad_token": asked.pad_token,
+        "unk_token": asked.unk_token,
+    }
 
 
 def import_tokenizer(root: Path, asked: TokenizerSource, chat: Chat | None = None) -> StageSummary:
@@ -212,49 +215,3 @@ def _check_fits(tables: Sequence[Path], memory: Memory) -> None:
             f"takes about {needed_mb:,} MB; run.memory_mb_max allows {memory.mb_max:,}.",
             "Raise it, or raise count.count_min, which drops rare pre-tokens.",
         )
-
-
-def _report(counts: pa.Table, tokenizer: Tokenizer, facts: LearnFacts) -> dict[str, Any]:
-    n_bytes = pc.binary_length(counts["pretoken"]).cast("uint64")
-    text_bytes = pc.sum(pc.multiply_checked(n_bytes, counts["count"])).as_py() or 0
-    if facts.superwords:
-        text_bytes = facts.superwords.text_bytes  # count.count_min drops no sentence
-    return {
-        "n_distinct_pretokens": counts.num_rows,
-        "n_pretokens": pc.sum(counts["count"]).as_py() or 0,
-        "text_bytes": text_bytes,
-        "vocab_size": tokenizer.vocab_size,
-        "n_merges": facts.n_merges,
-        "last_merge_count": facts.last_count,
-        "n_text_tokens": facts.n_text_tokens,
-        "bytes_per_token": round(text_bytes / max(facts.n_text_tokens, 1), 6),
-    }
-
-
-def _changes(
-    root: Path,
-    provenance: Provenance,
-    old: Tokenizer,
-    new: Tokenizer,
-    extended: Extend,
-    memory: Memory,
-) -> dict[str, Any]:
-    """The report's entry of an extension: the number of added tokens, and of old documents that get different ids. Old documents
-    are read like the counted ones."""
-    n_documents = n_changed = 0
-    named = provenance.sources_of_shards()
-    asked = "train_vocab.extend.old_glob"
-    for shard in find_shards(root, extended.old_glob, asked, provenance.source()) if extended.old_glob else ():
-        source = named.get(shard.name, provenance)
-        reading = Reading(source.text_column, source.id_column, source.text_separator, source.conversations)
-        for batch in read_batches(shard, reading, limits=memory.limits):
-            n_documents += len(batch.texts)
-            n_changed += changed_documents(old, new, batch.texts)
-    if extended.old_glob:
-        say(f"train-vocab: {n_changed:,} of {n_documents:,} documents of the old text get different ids.")
-    return {
-        "digest": extended.digest,
-        "n_tokens_added": new.vocab_size - old.vocab_size,
-        "n_old_documents": n_documents,
-        "n_old_documents_changed": n_changed,
-    }

@@ -18,7 +18,7 @@ from tokenmill.pipeline.memory import Memory
 from tokenmill.rounds import Task
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.tokenizer.tokenizer import Tokenizer
-from tokenmill.training.bpe import Goal, OnProgress, Running, extend, learn
+from tokenmill.training.bpe import Goal, Learned, OnProgress, Running, extend, learn
 from tokenmill.training.checkpoint import Checkpoint
 from tokenmill_reader.regular_files import sha256_file
 
@@ -40,6 +40,10 @@ class SuperwordsFacts(msgspec.Struct, frozen=True):
     text_bytes: int
     n_text_tokens_before: int
     n_by_words: list[tuple[int, int]]
+
+    def by_words(self) -> dict[str, int]:
+        """The numbers of tokens by numbers of words, as JSON has them."""
+        return {str(n_words): n for n_words, n in self.n_by_words}
 
 
 class LearnFacts(msgspec.Struct, frozen=True):
@@ -82,8 +86,7 @@ class LearnTask(Task[LearnFacts], frozen=True, kw_only=True):
                 if self.base
                 else learn(counts, self.sizes, self.pattern, self.special_tokens, *options)
             )
-        write_all(learned.tokenizers, folder)
-        return LearnFacts(learned.n_merges, learned.last_count, learned.n_text_tokens, learned.n_refused)
+        return written(learned, folder)
 
 
 @contextmanager
@@ -105,6 +108,12 @@ def write_all(tokenizers: Sequence[Tokenizer], folder: Path) -> None:
     """Writes a tokenizer.json for each of the tokenizers, whose names are in their order."""
     for i, tokenizer in enumerate(tokenizers):
         (folder / f"{i:04}.json").write_text(json.dumps(tokenizer.document), encoding="utf-8")
+
+
+def written(learned: Learned, folder: Path) -> LearnFacts:
+    """Writes the tokenizers of a training, and gives its figures."""
+    write_all(learned.tokenizers, folder)
+    return LearnFacts(learned.n_merges, learned.last_count, learned.n_text_tokens, learned.n_refused)
 
 
 def goal_of(asked: TrainVocab) -> Goal:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from tokenmill.config.params import Params
@@ -26,7 +26,8 @@ from tokenmill.pipeline.memory import Memory
 from tokenmill.report.measures import gini
 from tokenmill.rounds import Task
 from tokenmill.stages.count_sums import SCRATCH_PREFIX
-from tokenmill.stages.train_vocab_learn import GroupTokens, LearnFacts, goal_of, shown, write_all
+from tokenmill.stages.train_vocab_learn import GroupTokens, LearnFacts, goal_of, shown, written
+from tokenmill.stages.train_vocab_report import Entry
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -63,7 +64,7 @@ class ParityTask(Task[LearnFacts], frozen=True, kw_only=True):
         with shown(self.sizes[0], N_BYTES + len(self.special_tokens)) as show:
             asked = self.sizes, self.pattern, self.special_tokens, self.goal
             learned = learn_parity(groups, *asked, self.turns, self.ratio, dev, Running(progress=show))
-        write_all(learned.tokenizers, folder)
+        facts = written(learned, folder)
         counts = read_counts(self.table)
         plain = learn(counts, [self.sizes[0]], *asked[1:]).tokenizers[0]
         own = learned.tokenizers[0]
@@ -72,7 +73,7 @@ class ParityTask(Task[LearnFacts], frozen=True, kw_only=True):
             GroupTokens(name, _n_bytes(one), self._n_tokens(plain, one), self._n_tokens(own, one))
             for name, one in measured.items()
         ]
-        return LearnFacts(learned.n_merges, learned.last_count, self._n_tokens(own, counts), groups=found)
+        return msgspec.structs.replace(facts, n_text_tokens=self._n_tokens(own, counts), groups=found)
 
     def _counted(self, shards: Sequence[Shard]) -> pa.Table:
         with scratch_directory(self.scratch, SCRATCH_PREFIX) as own_scratch:
@@ -140,7 +141,7 @@ def parity_task(
     )
 
 
-def parity_report(parity: Parity, by: str, found: Sequence[GroupTokens]) -> dict[str, Any]:
+def parity_entry(parity: Parity, by: str, found: Sequence[GroupTokens]) -> Entry:
     """The entry of training.json. The Gini coefficient is over the tokens of the dev files, or else over the tokens per byte times
     the ratio: 0 if all groups are served alike."""
 
@@ -153,28 +154,24 @@ def parity_report(parity: Parity, by: str, found: Sequence[GroupTokens]) -> dict
         value = gini([cost(one, n) for one, n in zip(found, n_tokens, strict=True) if one.n_bytes])
         return None if value is None else round(value, 6)
 
-    return {
+    plain, own = rounded([one.n_tokens_plain for one in found]), rounded([one.n_tokens for one in found])
+    value = {
         "by": by,
         "measured": "counts" if parity.dev is None else "dev",
-        "gini_plain": rounded([one.n_tokens_plain for one in found]),
-        "gini": rounded([one.n_tokens for one in found]),
+        "gini_plain": plain,
+        "gini": own,
         "groups": {
             one.name: {"text_bytes": one.n_bytes, "n_tokens_plain": one.n_tokens_plain, "n_tokens": one.n_tokens}
             for one in found
         },
     }
-
-
-def parity_line(report: Mapping[str, Any]) -> str:
-    """What train-vocab prints of the entry in training.json."""
-    plain, own = report["gini_plain"], report["gini"]
-    n_groups = len(report["groups"])
-    if own is None:
-        return f"train-vocab: parity: {n_groups} group by {report['by']}; two or more can be served alike."
-    return (
-        f"train-vocab: parity: {n_groups} groups by {report['by']}; the Gini coefficient of their tokens is {own:.4f}, and "
-        f"{plain:.4f} with plain BPE of the same size."
+    if plain is None or own is None:
+        return Entry("parity", value, [f"parity: {len(found)} group by {by}; two or more can be served alike."])
+    words = (
+        f"parity: {len(found)} groups by {by}; the Gini coefficient of their tokens is {own:.4f}, and {plain:.4f} with plain "
+        "BPE of the same size."
     )
+    return Entry("parity", value, [words])
 
 
 def _path(shard: Shard) -> Path:

@@ -1,12 +1,11 @@
 """train-vocab with train_vocab.superwords, second phase: counts of sentences → tokens of several words, as one task."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from tokenmill.artifacts.model_card import words_of_superwords
 from tokenmill.config.params import Params
 from tokenmill.console import Advance
 from tokenmill.counts.spill import Run
@@ -21,8 +20,9 @@ from tokenmill.stages.train_vocab_learn import (
     checkpoint_of,
     goal_of,
     shown,
-    write_all,
+    written,
 )
+from tokenmill.stages.train_vocab_report import Entry
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -61,17 +61,10 @@ class SuperwordsTask(Task[LearnFacts], frozen=True, kw_only=True):
                 Running(self.threads, show, self.checkpoint),
                 Room(self.memory_mb, own_scratch),
             )
-        learned = found.learned
-        write_all(learned.tokenizers, folder)
-        return LearnFacts(
-            learned.n_merges,
-            learned.last_count,
-            learned.n_text_tokens,
-            learned.n_refused,
-            superwords=SuperwordsFacts(
-                self.base.vocab_size, found.text_bytes, found.n_text_tokens_before, [*found.n_by_words.items()]
-            ),
+        facts = SuperwordsFacts(
+            self.base.vocab_size, found.text_bytes, found.n_text_tokens_before, [*found.n_by_words.items()]
         )
+        return msgspec.structs.replace(written(found.learned, folder), superwords=facts)
 
 
 def superwords_task(root: Path, params: Params, memory: Memory, table: Path, base: Tokenizer) -> SuperwordsTask:
@@ -112,21 +105,23 @@ def both_phases(first: LearnFacts, second: LearnFacts) -> LearnFacts:
     )
 
 
-def superwords_report(facts: SuperwordsFacts) -> dict[str, Any]:
+def superwords_entry(params: Params, facts: LearnFacts, found: SuperwordsFacts) -> Entry:
     """The entry of training.json."""
-    return {
-        "n_tokens_before": facts.n_tokens_before,
-        "n_text_tokens_before": facts.n_text_tokens_before,
-        "n_tokens_by_words": {str(n_words): n for n_words, n in facts.n_by_words},
+    by_words = found.by_words()
+    value = {
+        "n_tokens_before": found.n_tokens_before,
+        "n_text_tokens_before": found.n_text_tokens_before,
+        "n_tokens_by_words": by_words,
     }
-
-
-def superwords_line(report: Mapping[str, Any], n_text_tokens: int) -> str:
-    """What train-vocab prints of the entry in training.json."""
-    by_words = report["n_tokens_by_words"]
-    n = sum(by_words.values())
-    shares = ", ".join(f"{one / n:.0%} of {words}" for words, one in by_words.items() if words != "0")
-    return (
-        f"train-vocab: superwords: {n:,} tokens of the second phase, by words: {shares or 'none'}; the text is "
-        f"{n_text_tokens:,} tokens, and {report['n_text_tokens_before']:,} after the first phase."
-    )
+    lines = [
+        f"superwords: {words_of_superwords(by_words)}. The text is {facts.n_text_tokens:,} tokens, and "
+        f"{found.n_text_tokens_before:,} after the first phase."
+    ]
+    if not any(n_words > 1 for n_words, _ in found.n_by_words):
+        asked = params.train_vocab
+        lines.append(
+            f"WARNING: no token has several words. Either count.superwords ({params.count.superwords}) cuts text between words, "
+            f"as superbpe does not, or no pair across words that is allowed occurs {asked.pair_count_min:,} times or more, or "
+            f"the {asked.vocab_size - found.n_tokens_before:,} tokens that train_vocab.superwords.transition leaves are too few."
+        )
+    return Entry("superwords", value, lines)

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
+
 from tokenmill.config.training_params import Trim
 from tokenmill.console import Advance
 from tokenmill.counts.table import read_counts
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.rounds import Task
 from tokenmill.stages.train_vocab_learn import LearnFacts, write_all
+from tokenmill.stages.train_vocab_report import Entry
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.id_counts import ids_in_counts, ids_in_dataset
@@ -64,6 +67,17 @@ def trim_task(root: Path, asked: Trim, table: Path, base: Tokenizer, threads: in
         chosen=asked.chosen,
         threads=threads,
     )
+
+
+def trimmed_entry(base: Tokenizer, made: Tokenizer, counts: pa.Table, facts: LearnFacts, threads: int) -> Entry:
+    """The entry of training.json. `counts`: those of the project's documents."""
+    value = {
+        "digest": base.digest,
+        "n_tokens_dropped": base.vocab_size - made.vocab_size,
+        "last_count": facts.last_count,
+        "n_text_tokens_before": int(ids_in_counts(base, counts, threads).sum()),
+    }
+    return Entry("trimmed", value)
 
 
 def unlearned(root: Path, asked: Trim, base: Tokenizer) -> Tokenizer:
