@@ -69,6 +69,20 @@ def test_a_build_learns_tokens_of_several_words_and_its_dataset_is_right(tmp_pat
     for page in ("data/tokenizer/README.md", "data/report/report.html"):
         assert "transition 0.5, words_max 3" in (project.root / page).read_text(encoding="utf-8")
     assert cli(project, "verify", "data/tokens").returncode == 0
+    assert json.loads(cli(project, "plan", "--json").stdout)["result"]["notes"] == []
+    change(project, ("vocab_size: 277", "vocab_size: 276"))
+    [note] = json.loads(cli(project, "plan", "--json").stdout)["result"]["notes"]
+    saved = 1 - training["n_text_tokens"] / training["superwords"]["n_text_tokens_before"]
+    assert note.endswith(f"those of the last training saved up to {saved:.0%}.")
+
+
+def test_a_plan_before_the_first_build_says_that_superwords_are_left_out(tmp_path: Path) -> None:
+    project = made(tmp_path)
+    done = cli(project, "plan")
+    assert done.returncode == 0, done.stderr
+    words = " ".join(done.stdout.split())
+    assert "count.superwords counts the text a second time" in words
+    assert "train_vocab.superwords makes fewer: how many is known after a build." in words
 
 
 def test_a_changed_number_of_words_counts_nothing_again_and_keeps_the_first_phase(tmp_path: Path) -> None:

@@ -104,6 +104,8 @@ def _new_plan(root: Path, params_path: Path, seed: int) -> Answer:
     lines = [*_stage_lines(plan["stages"]), "", *_table(rows)]
     if plan["sampled_bytes"]:
         lines += ["", *wrap(_basis(plan), _WIDTH)]
+    for note in plan["notes"]:
+        lines += ["", *wrap(note, _WIDTH)]
     if unread:
         lines += ["", *wrap(words_of_unread(unread), _WIDTH)]
     for reason in plan["refused"]:

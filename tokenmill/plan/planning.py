@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 
 from tokenmill.config.params import Params
 from tokenmill.errors import TokenmillError
-from tokenmill.layout import SCRATCH_DIRECTORY
+from tokenmill.layout import SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TRAINING_FILE
 from tokenmill.pipeline.last_plan import SCHEMA_VERSION, disk_used
 from tokenmill.pipeline.memory import Memory
 from tokenmill.plan.costs import Costs, estimate_costs
 from tokenmill.plan.estimate import CONFIDENCE, Estimate
 from tokenmill.plan.measuring import take_sample
 from tokenmill.plan.sampling import SampleSize
-from tokenmill.plan.work import StageWork, find_work
+from tokenmill.plan.work import StageWork, Work, find_work
 from tokenmill.stages.mistakes import find_mistakes, refuse, refuse_mistakes_of
+from tokenmill.storage.json_files import read_json
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.writable import may_write
 from tokenmill.versioning.dvc_repository import cache_of
@@ -39,12 +40,14 @@ class Disk(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a build. `refused`: texts, why it should not begin. `sampled_bytes`: text bytes encoded for the estimate."""
+    """The plan of a build. `refused`: texts, why it should not begin. `notes`: texts, what the ranges leave out. `sampled_bytes`:
+    text bytes encoded for the estimate."""
 
     seed: int
     stages: list[StageWork]
     ranges: dict[str, Estimate]
     refused: list[str]
+    notes: list[str]
     n_shards: int
     shard_bytes: int
     sampled_bytes: int
@@ -87,6 +90,7 @@ def make_plan(root: Path, params: Params, sampled: SampleSize) -> Plan:
         list(work.stages.values()),
         costs.quantities,
         [*refused, *costs.refused] if work.would_run else [],
+        list(_left_out(work)) if sample else [],
         len(work.shards),
         sum(shard.n_bytes for shard in work.shards),
         sample.text_bytes if sample else 0,
@@ -94,6 +98,37 @@ def make_plan(root: Path, params: Params, sampled: SampleSize) -> Plan:
         disk_used(root, cache),
         cache,
     )
+
+
+def _left_out(work: Work) -> Iterator[str]:
+    """Yields what the ranges leave out of tokens of several words, which no sample is counted for."""
+    root, params = work.project.root, work.project.params
+    if work.counts and params.count.superwords is not None:
+        yield (
+            "count.superwords counts the text a second time and writes its sentences, about half of the text's bytes. Neither is "
+            "in these ranges."
+        )
+    if work.learns and work.tokenizer is None and params.train_vocab.superwords is not None:
+        yield (
+            "The ranges of tokens and bytes are those of tokens within words. train_vocab.superwords makes fewer: how many is "
+            f"known after a build{_saved_earlier(root)}."
+        )
+
+
+def _saved_earlier(root: Path) -> str:
+    """How many tokens the superwords of the present tokenizer save; empty if it has none."""
+    try:
+        found = read_json(root / TOKENIZER_DIRECTORY / TRAINING_FILE)
+        share = 1 - found["n_text_tokens"] / found["superwords"]["n_text_tokens_before"]
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        ZeroDivisionError,
+    ):  # no such training, or somebody changed the file
+        return ""
+    return f", and those of the last training saved up to {share:.0%}"
 
 
 def refusals(
