@@ -1,6 +1,7 @@
 """`tokenmill conform`, and conform.py beside a tokenizer, find a library that gives other ids, whatever that library does."""
 
 import ast
+import builtins
 import json
 import os
 import shutil
@@ -12,13 +13,16 @@ from typing import Any
 
 import pytest
 
+import tokenmill
 from tests.builders.small_tokenizer import small_tokenizer, with_card
 from tokenmill import Tokenizer
 from tokenmill.analysis.conform import conform
 from tokenmill.analysis.conform_texts import generated_texts
 from tokenmill.cli.main import main
-from tokenmill.conform import consumers
-from tokenmill.conform.consumers import Result, exit_code, lines_of
+from tokenmill.conform import compare as comparing
+from tokenmill.conform.answer import Result
+from tokenmill.conform.compare import compare, exit_code, lines_of, subject_of
+from tokenmill.conform.consumer import Subject
 from tokenmill.errors import TokenizerError
 
 HERE = ["tokenizers", "transformers", "transformers-slow", "tiktoken"]  # those of the development environment
@@ -161,7 +165,7 @@ def test_nothing_that_a_library_does_hangs_or_ends_the_command(
     (tmp_path / "kitoken.py").write_text(FOREIGN[what], encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(consumers, "SECONDS_MAX", 2 if what == "loops" else 60)
+    monkeypatch.setattr(comparing, "SECONDS_MAX", 2 if what == "loops" else 60)
     found, *more = conform(made, ["kitoken", "tokenizers"])
     assert (found.verdict, found.why) == ("cannot", WHY[what])
     assert [one.verdict for one in more] == ["same"]
@@ -225,11 +229,11 @@ def test_a_server_is_asked_by_its_own_function_wherever_its_release_has_it(
     home.write_text("from transformers import AutoTokenizer\nget_tokenizer = AutoTokenizer.from_pretrained\n", "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    subject = consumers.subject_of(made)
-    assert [one.verdict for one in consumers.compare(subject, [server])] == ["same"]
+    subject, program = subject_of(made), made / "conform.py"
+    assert [one.verdict for one in compare(subject, [server], program)] == ["same"]
     assert server not in sys.modules
     home.write_text("import a_module_that_is_missing\n", "utf-8")
-    [found] = consumers.compare(subject, [server])
+    [found] = compare(subject, [server], program)
     assert (found.verdict, found.why) == ("cannot", "ModuleNotFoundError: No module named 'a_module_that_is_missing'")
 
 
@@ -240,13 +244,13 @@ def test_a_text_that_a_library_fails_on_is_a_difference(
     (tmp_path / "kitoken.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    subject = consumers.Subject(str(made), None, {}, {"text": [("one", "a", [1]), ("two", "", [])]})
-    [found] = consumers.compare(subject, ["kitoken"])
+    subject = Subject(str(made), None, {}, {"text": [("one", "a", [1]), ("two", "", [])]})
+    [found] = compare(subject, ["kitoken"], made / "conform.py")
     assert (found.verdict, found.compared) == ("other", {"text": 1, "special": 0, "chat": 0})
     assert found.difference is not None
     assert found.difference["found"] == "ZeroDivisionError: integer division or modulo by zero"
     always = subject._replace(vectors={"text": [("two", "", []), ("three", "", [1])]})
-    [found] = consumers.compare(always, ["kitoken"])
+    [found] = compare(always, ["kitoken"], made / "conform.py")
     assert (found.verdict, found.why) == ("cannot", "ZeroDivisionError: integer division or modulo by zero")
 
 
@@ -262,7 +266,7 @@ def test_the_command_says_what_it_found_and_refuses_names_that_are_none(
     [found] = json.loads(capfd.readouterr().out)["result"]
     assert (found["consumer"], found["verdict"]) == ("tiktoken", "other")
     assert main(["conform", str(folder), "--with", "tiktokn"]) == 2
-    assert "found 'tiktokn'; allowed: tokenizers, tokenizers-1.0, transformers," in capfd.readouterr().err
+    assert "found 'tiktokn'; allowed: fastokens, gigatoken, kitoken, llama.cpp, " in capfd.readouterr().err
     (folder / "vocab.tiktoken").unlink()
     assert main(["conform", str(folder), "--with", "tiktoken"]) == 2
     assert main(["conform", str(folder / "none")]) == 2
@@ -281,13 +285,44 @@ def test_the_exit_code_is_2_where_nothing_or_not_all_that_was_named_was_compared
     ]
 
 
-def test_the_program_needs_python_3_9_and_nothing_else(made: Path) -> None:
-    source = (made / "conform.py").read_text(encoding="utf-8")
-    assert source == Path(consumers.__file__).read_text(encoding="utf-8")
-    tree = ast.parse(source, feature_version=(3, 9))
-    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    imported |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    assert {str(name).split(".")[0] for name in imported} <= {*sys.stdlib_module_names}
+def test_the_program_is_one_file_for_python_3_9_that_needs_nothing_else(made: Path) -> None:
+    tree = ast.parse((made / "conform.py").read_text(encoding="utf-8"), feature_version=(3, 9))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = {getattr(node, "module", None) or alias.name for node in imports for alias in node.names}
+    assert {name.split(".")[0] for name in modules} <= {*sys.stdlib_module_names}
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    shared = [alias.name for node in imports for alias in node.names]
+    shared += [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    shared += [node.id for node in names if isinstance(node.ctx, ast.Store) and node.col_offset == 0]
+    assert len(shared) == len({*shared})  # no module takes the name of another one
+    local = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    local |= {
+        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ExceptHandler) and node.name
+    }
+    local |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    assert {node.id for node in names} <= {*shared, *local, *vars(builtins), "__file__"}
+
+
+TOY = """class Kitoken:
+    from_file = classmethod(lambda cls, path: cls())
+    encode = staticmethod(lambda text, special: [7])
+"""
+
+
+def test_one_module_adds_a_library_to_the_command_and_the_program(made: Path, tmp_path: Path) -> None:
+    here, there = Path(tokenmill.__file__).parent, tmp_path / "tokenmill"
+    there.mkdir()
+    for path in here.iterdir():
+        if path.name != "conform":
+            (there / path.name).symlink_to(path)
+    room = Path(shutil.copytree(here / "conform", there / "conform"))
+    module = (room / "consumers/kitoken.py").read_text(encoding="utf-8").replace("kitoken", "toy")
+    (room / "consumers/toy.py").write_text(module, encoding="utf-8")
+    (tmp_path / "toy.py").write_text(TOY, encoding="utf-8")
+    command = [sys.executable, "-m", "tokenmill", "conform", str(made), "--with", "toy"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[1].split()[:3]) == (1, ["toy", "unknown", "other"]), done.stderr
 
 
 def test_the_program_without_its_golden_vectors_says_so(folder: Path) -> None:

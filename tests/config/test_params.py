@@ -277,7 +277,7 @@ def test_a_wrong_value_of_the_files_for_training_jobs_is_told(tmp_path: Path, ol
 def test_a_library_that_ids_cannot_be_compared_with_is_told(tmp_path: Path) -> None:
     with pytest.raises(ParamsError) as error:
         load_params(changed(tmp_path, "conform: []", "conform: [transformer]"))
-    assert "publish.conform: found 'transformer'; allowed: tokenizers, tokenizers-1.0, transformers, " in str(
+    assert "publish.conform: found 'transformer'; allowed: fastokens, gigatoken, kitoken, llama.cpp, " in str(
         error.value
     )
     assert "; did you mean transformers." in str(error.value)

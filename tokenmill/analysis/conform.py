@@ -12,7 +12,11 @@ from tokenmill.analysis.conform_texts import generated_texts
 from tokenmill.artifacts.golden import GOLDEN_FILE, check_golden
 from tokenmill.artifacts.golden_conversations import encoded_conversations
 from tokenmill.artifacts.golden_texts import HARD, PANEL
-from tokenmill.conform.consumers import CONSUMERS, Result, Subject, compare
+from tokenmill.conform.answer import Result
+from tokenmill.conform.compare import compare
+from tokenmill.conform.consumer import Subject
+from tokenmill.conform.consumers import CONSUMERS
+from tokenmill.conform.program import write_program
 from tokenmill.console import say
 from tokenmill.errors import TokenizerError
 from tokenmill.special_tokens import SpecialTokensInText
@@ -43,15 +47,16 @@ def conform(path: Path, names: Sequence[str] = tuple(CONSUMERS)) -> list[Result]
         subject = Subject(str(folder), pattern, tokenizer.special_tokens, _vectors(folder, tokenizer))
         return [
             one._replace(why=refused[one.consumer]) if one.verdict == "cannot" and one.consumer in refused else one
-            for one in compare(subject, names)
+            for one in compare(subject, names, write_program(folder.parent))
         ]
 
 
 @contextmanager
 def _folder_of(path: Path) -> Iterator[Path]:
-    """Yields a folder with links to the tokenizer's files, or to a single file alone."""
+    """Yields a folder with links to the tokenizer's files, or to a single file alone. It is alone in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="tokenmill-") as name:
-        folder = Path(name)
+        folder = Path(name, "tokenizer")
+        folder.mkdir()
         files = {one.name: one for one in path.iterdir()} if path.is_dir() else {"tokenizer.json": path}
         for name, file in files.items():
             (folder / name).symlink_to(file.absolute())

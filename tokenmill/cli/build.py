@@ -176,7 +176,8 @@ def _check(asked: argparse.Namespace) -> Answer:
 
 def _conform(asked: argparse.Namespace) -> Answer:
     from tokenmill.analysis.conform import conform
-    from tokenmill.conform.consumers import CONSUMERS, exit_code, lines_of
+    from tokenmill.conform.compare import exit_code, lines_of
+    from tokenmill.conform.consumers import CONSUMERS
 
     names = list(dict.fromkeys(asked.names or CONSUMERS))
     if unknown := [name for name in names if name not in CONSUMERS]:

@@ -1,14 +1,37 @@
-"""Writes conform.py beside a tokenizer."""
+"""Writes conform.py, the program beside a tokenizer: the modules of this room in one file."""
 
+import re
+from collections import defaultdict
 from pathlib import Path
 
-from tokenmill.conform import consumers
 from tokenmill.storage.atomic import write_atomic
 
 PROGRAM_FILE = "conform.py"
+_MODULES = ("consumer.py", "consumers/[!_]*.py", "answer.py", "compare.py")
+"""What becomes conform.py, in this order. No two of these modules may define the same name."""
+
+_PARTS = re.compile(r'"""(.*?)"""\n+((?:(?:import|from) [^\n]+\n+)*)(.*)', re.DOTALL)
+"""The docstring of a module, its imports, and the rest."""
 
 
-def write_program(directory: Path) -> None:
-    """Writes conform.py, which is the module `consumers`."""
+def write_program(directory: Path) -> Path:
+    """Writes conform.py. Returns its path."""
     with write_atomic(directory / PROGRAM_FILE) as path:
-        path.write_bytes(Path(consumers.__file__).read_bytes())
+        path.write_text(_program(), encoding="utf-8")
+    return directory / PROGRAM_FILE
+
+
+def _program() -> str:
+    """The docstring of the last module, the imports but for those of each other, and then the code of each module."""
+    files = [path for pattern in _MODULES for path in sorted(Path(__file__).parent.glob(pattern))]
+    *others, (docstring, _, main) = parts = [_PARTS.findall(path.read_text(encoding="utf-8"))[0] for path in files]
+    imported: defaultdict[str, set[str]] = defaultdict(set)
+    for line in "".join(imports for _, imports, _ in parts).split("\n"):
+        start, _, names = line.partition(" import ")
+        if start and not start.startswith("from tokenmill."):
+            imported[start].update(names.split(", ") if names else ())
+    by_kind = sorted(imported.items(), key=lambda item: (bool(item[1]), item[0]))
+    lines = [f"{start} import {', '.join(sorted(names))}" if names else start for start, names in by_kind]
+    head = "\n".join([f'"""{docstring}"""', "", "from __future__ import annotations", "", *lines, ""])
+    sections = ["# " + comment.replace("\n", "\n# ") + f"\n\n\n{code}" for comment, _, code in others]
+    return "\n\n".join([head, *sections, main])
