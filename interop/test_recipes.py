@@ -14,7 +14,8 @@ import yaml
 REPOSITORY = Path(__file__).parent.parent
 TITLED = r'^```(?:yaml|python) title="(.*?)"\n(.*?)^```$'  # a file of the project
 RECIPES = sorted((REPOSITORY / "docs/recipes").glob("*.md"))
-# These ask for other versions than the lock has, so their pages are tested in an environment where they are installed.
+# These ask for other versions than the lock has, so their pages are tested in an environment where they are installed with jinja2,
+# msgspec, pyarrow, pydantic, pytest, pytest-timeout and zstandard: PYTHONPATH=. python -m pytest interop/test_recipes.py -k axolotl
 OWN_ENVIRONMENT = ("axolotl", "llamafactory", "llmfoundry", "torchtitan")
 WORDS = ["the", "cat", "dog", "sat", "on", "a", "mat", "log", "naïve", "café", "of", "and", "saw", "東京", "small"]
 
