@@ -21,7 +21,7 @@ test: setup ## every quick test
 	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow"
 
 test-slow: setup ## the tests that take longer: whole builds, killed processes, clusters
-	@$(BIN)/python -m pytest -n 3 --dist worksteal -m slow
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -m slow --durations 40
 
 snapshots: setup ## writes again what tokenizers and chat templates give (tests/snapshots, tests/chat): review the changes in git
 	@$(BIN)/python -m tests.snapshots.test_snapshots
