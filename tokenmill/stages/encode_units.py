@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,13 @@ from tokenmill.stages.refusals import refused_in
 from tokenmill.storage.unit_store import UnitStore, unit_key
 
 
+class _Asked(NamedTuple):
+    """A batch to encode. `request`: the process that renders its conversations; None if its documents are texts."""
+
+    batch: Batch
+    request: Request | None
+
+
 class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
     """Encodes one unit into a file, with its document index and token counts.
 
@@ -74,8 +81,8 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
             with ExitStack() as stack:
                 for output in outputs:
                     output.open(stack, self._group_keys(), kept_of(self.unit, self.limits))
-                for batch, request in stack.enter_context(closing(self._asked(documents, piece_documents))):
-                    n_tokens = self._add(outputs, batch, request)
+                for one in stack.enter_context(closing(self._asked(documents, piece_documents))):
+                    n_tokens = self._add(outputs, one)
                     advance(0, n_tokens)
             facts = []
             for output in outputs:
@@ -93,40 +100,41 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
 
     def _asked(
         self, documents: Iterable[Batch], piece_documents: np.ndarray[Any, np.dtype[np.int64]]
-    ) -> Generator[tuple[Batch, Request | None]]:
+    ) -> Generator[_Asked]:
         """The batches to encode, each with what its first encoder is asked to render: of conversations, the next batch is read and
         rendered while one is encoded. Adds the numbers of documents to `piece_documents`."""
-        chat, held = self.encoder.chat, None
+        chat = self.encoder.chat
+        held: _Asked | None = None
         try:
             for batch in documents:
                 piece_documents += batch.n_by_piece(len(piece_documents))
                 if chat is None:
-                    yield batch, None
+                    yield _Asked(batch, None)
                     continue
                 with self._naming(batch):
                     samples = chat.samples(batch)
                 for some in samples:
                     assert some.messages is not None
                     before = held
-                    if before is not None:
-                        before[1].wait()  # so that one process renders all of a unit
+                    if before is not None and before.request is not None:
+                        before.request.wait()  # so that one process renders all of a unit
                     with self._naming(some):
-                        held = some, chat.ask(some.messages)
+                        held = _Asked(some, chat.ask(some.messages))
                     if before is not None:
                         yield before
             if held is not None:
                 yield held
         finally:
-            if held is not None:
-                held[1].close()
+            if held is not None and held.request is not None:
+                held.request.close()
 
-    def _add(self, outputs: Sequence["UnitFiles"], batch: Batch, request: Request | None) -> int:
-        """Encodes a batch for every encoder, and gives the number of tokens of the first. `request`: that of the first."""
+    def _add(self, outputs: Sequence["UnitFiles"], one: _Asked) -> int:
+        """Encodes a batch for every encoder, and gives the number of tokens of the first, which was asked."""
         first, *others = outputs
-        with self._naming(batch):
-            n_tokens = first.add(batch, request)
+        with self._naming(one.batch):
+            n_tokens = first.add(one.batch, one.request)
             for output in others:
-                output.add(batch)
+                output.add(one.batch)
         return n_tokens
 
     @contextmanager
