@@ -164,7 +164,7 @@ class Merger:
 
 @final
 class Neighbours:
-    """Upper bounds of the counts of neighbouring tokens in texts, by which texts are cut into runs for `train` with `words_max`.
+    """Upper bounds of the counts of neighbouring tokens in texts, by which texts are cut into phrases for `train` with `words_max`.
     `tokens`: the bytes of every token, by id. `n_bits`: the base-2 logarithm of the number of slots, which take 4 bytes each. Texts
     are large_list<uint32> arrays of ids, with their counts as a uint64 array."""
     def __new__(cls, tokens: Sequence[bytes], words_max: int, token_bytes_max: int | None, n_bits: int) -> Self: ...
@@ -174,9 +174,9 @@ class Neighbours:
         """The number of tokens of the texts noted so far, each text as often as its count says."""
     def count_of_nth(self, n: int) -> int:
         """A power of two that at least n of the bounds reach; 1 if fewer are above 0."""
-    def count_runs(self, texts: Any, counts: Any, floor: int, counter: Counter) -> None:
-        """Adds the runs of two tokens or more of the texts to a Counter, as bytes of uint32 ids. A run ends between two tokens
-        whose bound is below `floor`, or which may not become one token."""
+    def count_phrases(self, texts: Any, counts: Any, floor: int, counter: Counter) -> None:
+        """Adds the phrases of two tokens or more of the texts to a Counter, as bytes of uint32 ids. A phrase ends between two
+        tokens whose bound is below `floor`, or which may not become one token."""
 
 def train(
     pretokens: Any,
@@ -203,7 +203,7 @@ def train(
     `forbidden` is never merged. `progress(tokens_done, merges_done)` is called now and then. `checkpoint(words, merges)` is
     called after every `checkpoint_every` merges, with a table `ids: large_list<uint32>, count: uint64` of the present pre-tokens
     and with this call's merges. Another call resumes from these words, their counts and all tokens so far. With `words_max`, a
-    token has at most so many words (runs of bytes without white space) and no ": ", and no token is made twice.
+    token has at most so many words (bytes in a row without white space) and no ": ", and no token is made twice.
     """
 
 def train_parity(

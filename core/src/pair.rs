@@ -18,3 +18,10 @@ pub(crate) struct Pair {
 pub fn key_of(left: u32, right: u32) -> u64 {
     u64::from(left) << 32 | u64::from(right)
 }
+
+/// A hash of a pair of ids. Its highest bits depend on all bits of both.
+#[inline(always)]
+pub(crate) fn mixed(left: u32, right: u32) -> u64 {
+    let half = key_of(left, right).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (half ^ half >> 32).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, trainers
 
+from tests.builders.killed_training import Deadly, Killed
 from tests.builders.trained import END, TEXT, trained
 from tests.conftest import Project
 from tokenmill import Counter, Tokenizer, train_vocab
@@ -298,17 +299,8 @@ def test_a_killed_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     kept = Checkpoint(tmp_path / "state", every=100)
     seen: list[int] = []
 
-    class Killed(Exception):
-        pass
-
-    class Deadly(Checkpoint):
-        def save(self, key: str, words: pa.Table, merges: bytes) -> None:
-            super().save(key, words, merges)
-            if len(merges) >= 300 * 20:
-                raise Killed
-
     with pytest.raises(Killed):
-        learn(counts, [900], "gpt2", [], Goal(), Running(checkpoint=Deadly(kept.directory, kept.every)))
+        learn(counts, [900], "gpt2", [], Goal(), Running(checkpoint=Deadly(kept.directory, kept.every, n_merges=300)))
     done = learn(counts, [900], "gpt2", [], Goal(), Running(progress=lambda _, n: seen.append(n), checkpoint=kept))
     assert done.tokenizers[0].digest == expected.digest
     assert seen[0] >= 300

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
+from tests.builders.killed_training import Deadly, Killed
 from tests.reference import Pair, encode, makes_a_token_twice, merged, train
 from tokenmill import Counter, Tokenizer, _core, train_vocab
 from tokenmill.counts.spill import SCHEMA
@@ -179,27 +180,18 @@ def test_a_killed_training_resumes_with_the_same_result(tmp_path: Path) -> None:
     kept = Checkpoint(tmp_path / "state", every=7)
     seen: list[int] = []
 
-    class Killed(Exception):
-        pass
-
-    class Deadly(Checkpoint):
-        def save(self, key: str, words: pa.Table, merges: bytes) -> None:
-            super().save(key, words, merges)
-            if len(merges) >= 30 * 20:
-                raise Killed
-
     def learned(running: Running) -> Tokenizer:
         return both_phases(SENTENCES * 3, 60, 90, Goal(words_max=4), running).learned.tokenizers[0]
 
     expected = learned(Running())
     with pytest.raises(Killed):
-        learned(Running(checkpoint=Deadly(kept.directory, kept.every)))
+        learned(Running(checkpoint=Deadly(kept.directory, kept.every, n_merges=30)))
     assert learned(Running(progress=lambda _, n: seen.append(n), checkpoint=kept)).digest == expected.digest
     assert seen[0] >= 30
     assert not kept.directory.exists()
 
 
-def test_runs_that_take_too_much_memory_are_refused() -> None:
+def test_phrases_that_take_too_much_memory_are_refused() -> None:
     texts = [f"{'ab cd ef gh '[i % 5 :]}{i} of the end" for i in range(200)] * 2
     base = train_vocab(counted(texts, "gpt2"), 280, "gpt2")
     table = counted(texts, "superbpe")

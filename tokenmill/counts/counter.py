@@ -74,10 +74,6 @@ class Counter:
                 raise CorpusError(f"from text {n_texts} on: {error}") from None
             n_texts += len(piece)
 
-    def add_runs(self, neighbours: _core.Neighbours, texts: Any, counts: Any, floor: int) -> None:
-        """Counts the runs of the texts in place of their pre-tokens; see `_core.Neighbours.count_runs`. Raises as `update` does."""
-        neighbours.count_runs(texts, counts, floor, self._counter)
-
     @property
     def n_runs(self) -> int:
         """The number of runs spilled so far."""
@@ -127,6 +123,11 @@ class Counter:
             return self._counter, None
         table = self.finish()
         return table["pretoken"], table["count"]
+
+
+def count_phrases(counter: Counter, neighbours: _core.Neighbours, texts: Any, counts: Any, floor: int) -> None:
+    """Counts the phrases of texts in place of their pre-tokens; see `_core.Neighbours.count_phrases`. Raises as `update` does."""
+    neighbours.count_phrases(texts, counts, floor, counter._counter)
 
 
 class _Spilled:

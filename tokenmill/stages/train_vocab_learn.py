@@ -18,8 +18,9 @@ from tokenmill.pipeline.memory import Memory
 from tokenmill.rounds import Task
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.tokenizer.tokenizer import Tokenizer
-from tokenmill.training.bpe import Goal, Learned, OnProgress, Running, extend, learn
+from tokenmill.training.bpe import Goal, OnProgress, Running, extend, learn
 from tokenmill.training.checkpoint import Checkpoint
+from tokenmill.training.learned import Learned
 from tokenmill_reader.regular_files import sha256_file
 
 

@@ -34,7 +34,7 @@ from tokenmill_reader.regular_files import sha256_file
 
 class SuperwordsTask(Task[LearnFacts], frozen=True, kw_only=True):
     """Learns tokens of several words. `base`: the tokenizer of the first phase. `table`: the counts of the pre-tokens of `pattern`.
-    `memory_mb`: what learning may take. `scratch`: the folder where counts of runs spill."""
+    `memory_mb`: what learning may take. `scratch`: the folder where counts of phrases spill."""
 
     base: Tokenizer
     table: Path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import re
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, get_args
@@ -20,12 +19,12 @@ from tokenmill.tokenizer.model import (
     CHARACTERS,
     ID_MAX,
     AddedToken,
-    Merges,
     Model,
     bytes_of,
-    encoder_of,
     is_text,
 )
+from tokenmill.training.learned import LEARNED, Learned, learned_of, taken_name, tokens_after
+from tokenmill.training.places import place_encoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +38,6 @@ OnProgress = Callable[[int, int], None]
 
 _N_BYTES = 256
 _RESERVED = re.compile(r"<\|reserved_(0|[1-9][0-9]*)\|>")
-_LEARNED = struct.Struct("<IIIQ")  # a merge as the core gives it: left, right, token, count
 
 
 @dataclass(frozen=True)
@@ -89,22 +87,6 @@ class Start:
     forbidden: Sequence[bytes]
     words: pa.ChunkedArray | None = None
     refused: Sequence[bytes] = ()
-
-
-@dataclass(frozen=True)
-class Learned:
-    """The result of a training: a tokenizer for each requested size, in the order of the request, and figures of the run.
-
-    `last_count`: the count of the last merged pair. `n_text_tokens`: the number of tokens in the counted text, encoded with
-    the largest of the tokenizers. `n_refused`: the tokens that `Goal.forbid` and `Goal.protect` refused in all
-    trainings.
-    """
-
-    tokenizers: list[Tokenizer]
-    n_merges: int
-    last_count: int | None
-    n_text_tokens: int
-    n_refused: int = 0
 
 
 def train_vocab(
@@ -198,7 +180,6 @@ def extend(
     >>> [longer.token_bytes(id) for id in range(256, 260)]
     [b'lo', b'low', b'ew', b'new']
     """
-    import numpy as np
     import pyarrow as pa
 
     from tokenmill.counts.table import check_schema
@@ -209,15 +190,8 @@ def extend(
         raise ParamsError(
             f"a tokenizer of the engine {tokenizer.engine!r} cannot be extended; expected byte-level BPE."
         )
-    place_of = np.zeros(max(model.tokens) + 1, np.uint32)
-    place_of[sorted(model.tokens)] = np.arange(len(model.tokens))
-    whole = encoder_of(Model(model.tokens, model.merges, (), (), model.ignore_merges))
-    chunks = []
-    for chunk in counts["pretoken"].chunks:
-        lists = whole.encode_batch(chunk, threads_or_all(running.threads))
-        places = pa.array(place_of[lists.values.to_numpy()], pa.uint32())
-        chunks.append(pa.LargeListArray.from_arrays(lists.offsets, places))
-    words = pa.chunked_array(chunks, pa.large_list(pa.uint32()))
+    places_of = place_encoder(model, running.threads)
+    words = pa.chunked_array(map(places_of, counts["pretoken"].chunks), pa.large_list(pa.uint32()))
     # Old merges run before new ones, so a second way to make an old token could never apply: no new pair may make one.
     forbidden = [*model.tokens.values(), *(one.text.encode() for one in model.added)]
     return learn_allowed(Start(model, forbidden, words), counts, [vocab_size], goal, running)
@@ -284,7 +258,7 @@ def _learn(
         source = counts.source()
     else:
         source = (counts["pretoken"] if start.words is None else start.words), counts["count"]
-    tokens = _tokens_after(first, earlier)
+    tokens = tokens_after(first, earlier)
 
     def keep(words_now: pa.Table, merges_now: bytes) -> None:
         assert checkpoint
@@ -292,7 +266,7 @@ def _learn(
 
     def show(n_tokens: int, n_merges: int) -> None:
         if running.progress:
-            running.progress(n_tokens + len(tokens) - len(first), n_merges + len(earlier) // _LEARNED.size)
+            running.progress(n_tokens + len(tokens) - len(first), n_merges + len(earlier) // LEARNED.size)
 
     learned, n_text_tokens, new_tokens = _core.train(
         *source,
@@ -310,71 +284,16 @@ def _learn(
     )
     merges = earlier + learned
     tokens += new_tokens
-    learned_all = learned_of(model, merges, tokens, vocab_sizes, goal, n_text_tokens)
+    learned_all = learned_of(model, merges, tokens, vocab_sizes, goal.pad_vocab_to, n_text_tokens)
     if checkpoint:
         checkpoint.remove()
     return learned_all
 
 
-def learned_of(
-    start: Model, merges: bytes, tokens: Sequence[bytes], vocab_sizes: Sequence[int], goal: Goal, n_text_tokens: int
-) -> Learned:
-    """The tokenizers of a training. `merges`: as the core gives them. `tokens`: the bytes of all tokens but the special ones, in
-    the order of learning."""
-    models = [_model(start, merges, tokens, size - len(start.added), goal.pad_vocab_to) for size in vocab_sizes]
-    from tokenmill.tokenizer.tokenizer import Tokenizer  # imported after learning, which needs the most memory
-
-    last_count = _LEARNED.unpack(merges[-_LEARNED.size :])[-1] if merges else None
-    return Learned([Tokenizer(one) for one in models], len(merges) // _LEARNED.size, last_count, n_text_tokens)
-
-
-def _tokens_after(first: Sequence[bytes], merges: bytes) -> list[bytes]:
-    """The bytes of all tokens: `first`, then those that the merges make."""
-    tokens = list(first)
-    for left, right, token, _ in _LEARNED.iter_unpack(merges):
-        if token == len(tokens):
-            tokens.append(tokens[left] + tokens[right])
-    return tokens
-
-
-def _model(start: Model, merges: bytes, tokens: Sequence[bytes], n_tokens_max: int, pad_vocab_to: int) -> Model:
-    """`start` with the first `n_tokens_max` of `tokens` (in the order of learning), and the merges up to the last of them."""
-    ids = sorted(start.tokens)
-    tokens = tokens[:n_tokens_max]
-    next_id = max([*ids, *(one.id for one in start.added)]) + 1
-    rank = max((merge.rank for merge in start.merges), default=-1) + 1
-    n_new = len(tokens) - len(ids)
-    ids += range(next_id, next_id + n_new)
-    next_id += n_new
-    if len(tokens) == n_tokens_max:
-        merges = merges[: _n_until(merges, len(tokens) - 1) * _LEARNED.size if n_new else 0]
-    padding = [
-        AddedToken(next_id + i, f"<|reserved_{i}|>", special=True, in_vocab=True)
-        for i in range(-next_id % pad_vocab_to)
-    ]
-    if taken := {one.text for one in start.added} & {one.text for one in padding}:
-        raise _taken(min(taken))
-    return replace(
-        start,
-        tokens=dict(zip(ids, tokens, strict=True)),
-        merges=Merges(Merges.of(start.merges).rows + _core.merge_rows(merges, ids, rank)),
-        added=(*start.added, *padding),
-    )
-
-
-def _n_until(merges: bytes, token: int) -> int:
-    """The number of merges up to and including the first one that makes this token."""
-    return next(n for n, merge in enumerate(_LEARNED.iter_unpack(merges), 1) if merge[2] == token)
-
-
 def _check_reserved(special_tokens: Sequence[str], pad_vocab_to: int) -> None:
     for text in special_tokens:
         if (found := _RESERVED.fullmatch(text)) and int(found[1]) < pad_vocab_to - 1:
-            raise _taken(text)
-
-
-def _taken(text: str) -> ParamsError:
-    return ParamsError("pad_vocab_to", f"{text} is a special token already.", "Give that one another name.")
+            raise taken_name(text)
 
 
 def _check_special_tokens(special_tokens: Sequence[str]) -> None:

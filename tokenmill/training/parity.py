@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from tokenmill import _core
 from tokenmill.errors import ParamsError
 from tokenmill.special_tokens import listed
-from tokenmill.training.bpe import Goal, Learned, Running, learned_of, start_of
+from tokenmill.training.bpe import Goal, Running, start_of
+from tokenmill.training.learned import Learned, learned_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,7 +86,7 @@ def learn_parity(
         turns.window,
         running.progress,
     )
-    return learned_of(model, merges, tokens + new_tokens, vocab_sizes, goal, n_text_tokens)
+    return learned_of(model, merges, tokens + new_tokens, vocab_sizes, goal.pad_vocab_to, n_text_tokens)
 
 
 def _refuse_others(key: str, found: Mapping[str, object] | None, groups: Mapping[str, object]) -> None:

@@ -2,8 +2,9 @@
 //!
 //! The merges of the first level are those before the first one whose token has a space behind a visible character. A sentence is
 //! cut between two bytes that no token of the first level has side by side, which is between nearly all words. These pieces are
-//! merged by the first level alone, mostly through the cache. Then all merges go on with the symbols of the sentence, run by run:
-//! a run ends between two symbols that stand side by side in no token, when tokens are taken apart into symbols of the first level.
+//! merged by the first level alone, mostly through the cache. Then all merges go on with the symbols of the sentence, phrase by
+//! phrase: a phrase ends between two symbols that stand side by side in no token, when tokens are taken apart into symbols of the
+//! first level.
 //! Invariant: the ids are those of merging the bytes of the sentence in the order of ranks, because every merge of the first level
 //! comes before every other one, and none of them crosses a cut. Cost: that of words, and O(n log n) for the n symbols of a
 //! sentence, or O(n²) very cheap steps for up to SCANNED_MAX symbols.
@@ -12,8 +13,8 @@ use crate::encode::merge::{NO_SYMBOLS, SCANNED_MAX, merge_symbols};
 use crate::encode::merge_table::{MergeTable, Rule};
 use crate::encode::pretokens::TextEncoding;
 use crate::memory::out_buffer::Tail;
-use crate::pair::{NO_PAIR, NONE, key_of};
-use crate::parallel::interrupt::{Result, Stop};
+use crate::pair::{NO_PAIR, NONE, mixed};
+use crate::parallel::interrupt::{CoreError, Result, Stop};
 use crate::split::pattern::Pattern;
 use crate::split::sink::Sink;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -91,8 +92,7 @@ impl Joints {
 
     #[inline(always)]
     fn place(left: u32, right: u32) -> (usize, u64) {
-        let mixed = key_of(left, right).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let bit = (mixed ^ mixed >> 32).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> (u64::BITS - JOINTS_BITS);
+        let bit = mixed(left, right) >> (u64::BITS - JOINTS_BITS);
         ((bit / u64::from(u64::BITS)) as usize, 1 << (bit % u64::from(u64::BITS)))
     }
 }
@@ -140,7 +140,7 @@ impl Sink for Sentences<'_, '_, '_> {
         let mut from = 0;
         for to in 1..=ids.len() {
             if to == ids.len() || !upper.joints.may_join(ids[to - 1], ids[to]) {
-                merge_run(&upper.merges, &ids[from..to], long, encoding.stop, encoding.ids)?;
+                merge_phrase(&upper.merges, &ids[from..to], long, encoding.stop, encoding.ids)?;
                 from = to;
             }
         }
@@ -149,35 +149,35 @@ impl Sink for Sentences<'_, '_, '_> {
 }
 
 /// Merges symbols, and appends the result.
-fn merge_run(merges: &MergeTable, run: &[u32], long: &mut Long, stop: &Stop, out: &mut Tail<u32>) -> Result<()> {
-    match *run {
+fn merge_phrase(merges: &MergeTable, phrase: &[u32], long: &mut Long, stop: &Stop, out: &mut Tail<u32>) -> Result<()> {
+    match *phrase {
         [only] => out.put([only], 1),
         [left, right] => match merges.get(left, right) {
             NO_PAIR => out.put([left, right], 2),
             pair => out.put([pair.token], 1),
         },
-        _ if run.len() <= SCANNED_MAX => {
+        _ if phrase.len() <= SCANNED_MAX => {
             let mut symbols = NO_SYMBOLS;
-            symbols[..run.len()].copy_from_slice(run);
-            let n = merge_symbols(merges, &mut symbols, run.len());
+            symbols[..phrase.len()].copy_from_slice(phrase);
+            let n = merge_symbols(merges, &mut symbols, phrase.len());
             out.extend(&symbols[..n]);
         }
         _ => {
-            long.merge(merges, run, stop)?;
+            long.merge(merges, phrase, stop)?;
             out.extend(&long.symbols);
         }
     }
     Ok(())
 }
 
-/// Memory that is used again for each sentence: the symbols of its words, and what a long run of them takes.
+/// Memory that is used again for each sentence: the symbols of its words, and what a long phrase takes.
 #[derive(Default)]
 pub struct Scratch {
     ids: Vec<u32>,
     long: Long,
 }
 
-/// The symbols of a long run as a linked list, and a heap of the pairs that can be merged. An entry of the heap is skipped if
+/// The symbols of a long phrase as a linked list, and a heap of the pairs that can be merged. An entry of the heap is skipped if
 /// its pair is gone.
 #[derive(Default)]
 struct Long {
@@ -190,7 +190,10 @@ struct Long {
 impl Long {
     fn merge(&mut self, merges: &MergeTable, ids: &[u32], stop: &Stop) -> Result<()> {
         let Self { symbols, before, behind, heap } = self;
-        let n = ids.len() as u32;
+        let n = u32::try_from(ids.len()).ok().filter(|&n| n < NONE).ok_or_else(|| {
+            let n = ids.len();
+            CoreError::Tokenizer(format!("a pre-token has {n} symbols between two cuts; at most 2^32 - 2."))
+        })?;
         symbols.clear();
         symbols.extend_from_slice(ids);
         before.clear();

@@ -42,7 +42,7 @@ impl Neighbours {
         py.detach(|| self.bounds().count_of_nth(n))
     }
 
-    fn count_runs(
+    fn count_phrases(
         &self,
         py: Python<'_>,
         texts: &Bound<'_, PyAny>,
@@ -58,9 +58,9 @@ impl Neighbours {
                     stop.check()?;
                 }
                 let mut added = Ok(());
-                bounds.runs(ids, floor, |run| {
+                bounds.phrases(ids, floor, |phrase| {
                     if added.is_ok() {
-                        added = add(bytemuck::cast_slice(run), count);
+                        added = add(bytemuck::cast_slice(phrase), count);
                     }
                 });
                 added?;

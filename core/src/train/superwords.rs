@@ -1,14 +1,14 @@
 //! Tokens of several words: which pairs may join, and which parts of a text are enough to learn from.
 //!
-//! A word is a run of bytes without white space. A pair joins if it has at most so many words, and no ": " inside. As no token is
+//! A word is bytes in a row without white space. A pair joins if it has at most so many words, and no ": " inside. As no token is
 //! made twice, each token is one sequence of the tokens of the start, and a pair is no more frequent than any two neighbours in
 //! its sequence were at the start. So a text can be cut between two tokens that are rarer there than the rarest merge, or that may
-//! not join. The parts (runs) are short, and most of them repeat.
-//! Invariant: the merges of the runs are those of the text, as long as each of them has a count of at least the floor.
+//! not join. The parts (phrases) are short, and most of them repeat.
+//! Invariant: the merges of the phrases are those of the text, as long as each of them has a count of at least the floor.
 //! Cost: O(1) per token. Counts of neighbours are kept by their hash alone, as upper bounds that only other pairs of the same slot
 //! raise, so memory has a limit and a cut is still never wrong.
 
-use crate::pair::key_of;
+use crate::pair::mixed;
 use crate::parallel::interrupt::{Result, Stop};
 
 const N_UNCHECKED: usize = 1 << 16;
@@ -136,8 +136,8 @@ impl Neighbours {
         found.map_or(1, |bits| 1 << (bits - 1))
     }
 
-    /// Calls `each` with the runs of two tokens or more of a text.
-    pub fn runs(&self, ids: &[u32], floor: u64, mut each: impl FnMut(&[u32])) {
+    /// Calls `each` with the phrases of two tokens or more of a text.
+    pub fn phrases(&self, ids: &[u32], floor: u64, mut each: impl FnMut(&[u32])) {
         let mut start = 0;
         for end in 1..=ids.len() {
             if end == ids.len() || !self.may_meet(ids[end - 1], ids[end], floor) {
@@ -157,8 +157,7 @@ impl Neighbours {
 
     #[inline]
     fn slot(&self, left: u32, right: u32) -> usize {
-        let mixed = key_of(left, right).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        ((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> self.shift) as usize
+        (mixed(left, right) >> self.shift) as usize
     }
 }
 
@@ -188,17 +187,17 @@ mod tests {
         let texts: [(&[u32], u64); 2] = [(&[0, 1, 2, 3], 5), (&[0, 1], 3)];
         neighbours.note(texts.into_iter(), &Stop::default()).unwrap();
         assert_eq!((neighbours.n_tokens, neighbours.count_of_nth(1), neighbours.count_of_nth(4)), (26, 8, 1));
-        let runs = |floor| {
+        let phrases = |floor| {
             let mut found = Vec::new();
-            neighbours.runs(&[0, 1, 2, 3, 0, 1], floor, |run| found.push(run.to_vec()));
+            neighbours.phrases(&[0, 1, 2, 3, 0, 1], floor, |phrase| found.push(phrase.to_vec()));
             found
         };
-        assert_eq!(runs(5), [vec![0, 1, 2, 3], vec![0, 1]]);
-        assert_eq!(runs(6), [vec![0, 1], vec![0, 1]]);
-        assert!(runs(9).is_empty());
+        assert_eq!(phrases(5), [vec![0, 1, 2, 3], vec![0, 1]]);
+        assert_eq!(phrases(6), [vec![0, 1], vec![0, 1]]);
+        assert!(phrases(9).is_empty());
         let narrow = Neighbours { outlines: Outlines { words_max: 1, ..neighbours.outlines }, ..neighbours };
         let mut found = Vec::new();
-        narrow.runs(&[0, 1, 2, 3], 1, |run| found.push(run.to_vec()));
+        narrow.phrases(&[0, 1, 2, 3], 1, |phrase| found.push(phrase.to_vec()));
         assert_eq!(found, [vec![2, 3]]);
     }
 }
