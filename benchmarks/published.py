@@ -9,6 +9,7 @@ before.
     qwen3 normalized  the same, with added tokens that are sought in the normalized text
     llama3            cl100k's vocabulary with llama3's split pattern, and 256 added tokens, as Llama 3 has
     llama-2-spm       as published: characters and bytes in place of a split, as SentencePiece has it; also by tokie and splintr
+    superbpe-200k     as published: tokens of several words, whose pre-tokens are sentences
 """
 
 import argparse
@@ -27,7 +28,7 @@ from benchmarks.process import run_module
 from tokenmill.pretokenizers import patterns
 
 TOOLS = ("tokenmill", "tokenmill, Arrow", "gigatoken", "snaptokens", "fastokens")
-TOKENIZERS = ("qwen3", "qwen3 normalized", "llama3", "llama-2-spm")
+TOKENIZERS = ("qwen3", "qwen3 normalized", "llama3", "llama-2-spm", "superbpe-200k")
 _MORE_TOOLS = {"llama-2-spm": ("tokie", "splintr")}
 _N_ADDED = 256
 _MARKS = ("<|", "<s>", "</s>", "<unk>")  # of special tokens

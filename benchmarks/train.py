@@ -102,6 +102,18 @@ def parity(folder: Path, runs: int) -> Iterator[Cells]:
     yield _shown("languages served alike", n_bytes, 8_000, 1, found)
 
 
+def superwords(folder: Path, runs: int) -> Iterator[Cells]:
+    """64 MB, 10,000 tokens, one core: both phases of superwords, and beside them the same size within words. No peer installs:
+    supergigatoken is not in the package registry, and one run of BpeTrainer has one split pattern, and so no second phase."""
+    n_bytes = _write(folder, lines_of("english"))
+    modules = {"tokenmill": "superwords", "tokenmill, within words": "words_of_o200k"}
+    found: dict[str, list[dict[str, Any]]] = {tool: [] for tool in modules}
+    for _ in range(min(runs, 3)):
+        for tool, module in modules.items():
+            found[tool].append(_measure(module, folder, 10_000, 1))
+    yield _shown("superwords", n_bytes, 10_000, 1, found)
+
+
 def growth(folder: Path, _runs: int) -> Iterator[Cells]:
     """How the time grows with the text and with the vocabulary; one core."""
     everything = list(lines_of("english", "code", "multilingual"))
@@ -116,7 +128,7 @@ def growth(folder: Path, _runs: int) -> Iterator[Cells]:
 
 BENCHES = {
     "english": english, "counting": counting, "mixed": mixed, "large": large, "distinct": distinct, "nosplit": nosplit,
-    "growth": growth, "parity": parity,
+    "growth": growth, "parity": parity, "superwords": superwords,
 }  # fmt: skip
 
 

@@ -160,6 +160,42 @@ def _parity_of_tokenizers(folder: Path, vocab_size: int, _cores: int) -> Prepare
     return work, lambda _: _learned(tokenizer.get_vocab(), vocab_size)
 
 
+_WORDS, _SENTENCES = "o200k", "superbpe"
+
+
+def _counted(folder: Path, pattern: str, cores: int) -> Any:
+    """The counts of the lines of text.txt."""
+    from tokenmill import Counter
+
+    counter = Counter(pattern, threads=cores)
+    with (folder / "text.txt").open("rb") as file:
+        while lines := file.readlines(1 << 20):
+            counter.update(lines)
+    return counter
+
+
+def _words_of_o200k(folder: Path, vocab_size: int, cores: int) -> Prepared:
+    from tokenmill import train_vocab
+
+    return lambda: train_vocab(_counted(folder, _WORDS, cores), vocab_size, _WORDS), lambda _: None
+
+
+def _superwords(folder: Path, vocab_size: int, cores: int) -> Prepared:
+    from tokenmill import train_vocab
+    from tokenmill.training.bpe import Goal, Running
+    from tokenmill.training.superwords import learn_superwords
+
+    n_first = 256 + (vocab_size - 256) * 4 // 5  # as transition: 0.8
+
+    def work() -> Any:
+        base = train_vocab(_counted(folder, _WORDS, cores), n_first, _WORDS)
+        sentences = _counted(folder, _SENTENCES, cores).finish()
+        goal, running = Goal(words_max=4), Running(threads=cores)
+        return learn_superwords(base, sentences.to_batches, _SENTENCES, vocab_size, goal, running)
+
+    return work, lambda _: None
+
+
 def _rustbpe(folder: Path, vocab_size: int, _cores: int) -> Prepared:
     import rustbpe
 
@@ -198,6 +234,8 @@ TOOLS: dict[str, Callable[[Path, int, int], Prepared]] = {
     "nosplit": _nosplit,
     "tokenizers": _tokenizers,
     "parity": _parity,
+    "words_of_o200k": _words_of_o200k,
+    "superwords": _superwords,
     "parity_of_tokenizers": _parity_of_tokenizers,
     "rustbpe": _rustbpe,
     "bpeasy": _bpeasy,
