@@ -78,14 +78,16 @@ def test_an_empty_file_and_an_empty_document_are_fine(project: Project) -> None:
 
 
 def test_a_small_corpus_stops_training_early_and_says_at_how_many(project: Project) -> None:
-    project.set(train_vocab__vocab_size=5000, run__report_page=True)
+    project.set(train_vocab__vocab_size=5000, train_vocab__forbid=["[aeiou]."], run__report_page=True)
     done = project.build()
     assert "stopped early at" in done.stderr
     assert "of 5,000 tokens" in done.stderr
     report = json.loads((project.root / "data/report/report.json").read_text(encoding="utf-8"))
     assert report["vocab_size"] < report["vocab_size_asked"] == 5000
     for page in ("data/report/report.html", "data/tokenizer/README.md"):
-        assert "vocabulary was not reached" in (project.root / page).read_text(encoding="utf-8")
+        text = (project.root / page).read_text(encoding="utf-8")
+        assert "vocabulary was not reached" in text
+        assert f"refused {report['learned_with']['n_refused']:,} tokens" in text
 
 
 def test_a_folder_without_params_is_told_what_is_missing(tmp_path: Path, project: Project) -> None:
