@@ -34,6 +34,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TIKTOKEN_CACHE_DIR"] = ""  # it keeps files by their path, and would read those of an earlier run
 os.environ.pop("PREFECT_API_URL", None)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, processes would take it over to ignore it
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the same in the background of a shell without job control
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)
