@@ -99,7 +99,8 @@ FORMATS: Mapping[str, FormatFacts] = {
     ),
     "mds": FormatFacts(
         "samples",
-        *_COLUMNS,
+        f"{_COLUMNS[0]}, which LLM Foundry does not read",
+        _COLUMNS[1],
         '`split="train"`',
         keeps_ends=True,
         holds_mask=True,
