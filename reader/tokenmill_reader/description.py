@@ -79,6 +79,7 @@ def _chat(chat: Chat, n_tokens: int) -> dict[str, Any]:
         "template": chat.template_name,
         "template_sha256": hashlib.sha256("\0".join(templates).encode()).hexdigest(),
         "mask": chat.mask,
+        **({"untrained": chat.untrained} if chat.untrained else {}),
         "turns": chat.turns,
         **({} if chat.n_repeated is None else {"tokens_repeated": chat.n_repeated}),
         "variables": chat.variables,
@@ -138,6 +139,8 @@ def _of_source(one: dict[str, Any]) -> str:
 
 def _of_chat(chat: dict[str, Any]) -> str:
     trained = f"{chat['tokens_trained']:,} tokens trained ({chat['trained_share']:.1%}), mask {chat['mask']}"
+    if "untrained" in chat:
+        trained += f" without {', '.join(chat['untrained'])}"
     if chat["turns"] != "together":
         trained += f", turns {chat['turns']}"
     if "tokens_repeated" in chat:
@@ -147,15 +150,8 @@ def _of_chat(chat: dict[str, Any]) -> str:
 
 def _of_packing(numbers: Mapping[str, float]) -> str:
     """What packing made of a split, and what it left out."""
-    told = (
-        ("n_split_documents", "documents split"),
-        ("n_cut_tokens", "tokens cut"),
-        ("n_dropped_documents", "documents left out"),
-        ("n_equal_pairs", "of these, pairs with equal answers"),
-        ("n_empty_documents", "empty documents"),
-        ("n_cut_answers", "answers that lose trained tokens"),
-    )
-    rest = [f"{words}: {numbers[key]:,}" for key, words in told if numbers.get(key)]
+    others = {"n_sequences", "n_padding", "n_trained", "padding_share"}
+    rest = [f"{name[2:].replace('_', ' ')}: {n:,}" for name, n in numbers.items() if n and name not in others]
     return "; ".join([f"{numbers['n_sequences']:,} sequences, {numbers['padding_share']:.1%} padding", *rest])
 
 

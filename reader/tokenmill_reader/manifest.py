@@ -173,7 +173,7 @@ class MixedSource(NamedTuple):
 class Chat(NamedTuple):
     """How conversations became tokens. `n_trained`: the tokens that are to be learned. `turns`: "each" if the documents are
     samples, one for each trained message of a conversation, else "together". `n_repeated`: the tokens of samples that a longer one
-    of the same conversation follows."""
+    of the same conversation follows. `untrained`: the parts of answers that are not trained."""
 
     template: Optional[str]
     template_name: str
@@ -183,6 +183,7 @@ class Chat(NamedTuple):
     tool_use_template: Optional[str]
     turns: str
     n_repeated: Optional[int]
+    untrained: list[str]
 
 
 class Manifest(NamedTuple):
@@ -450,6 +451,7 @@ _CHAT = record(
         "tool_use_template": Field(optional(text), lambda: None),
         "turns": Field(text, lambda: "together"),
         "n_repeated": Field(optional(whole), lambda: None),
+        "untrained": Field(list_of(text), list),
     },
 )
 _FORM = record(int, {"format_version": Field(whole)})

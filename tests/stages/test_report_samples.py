@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.builders.talks import hold_talks
-from tests.builders.teams import build
+from tests.builders.teams import build, cli
 from tests.conftest import Project
 from tokenmill import Tokenizer
 from tokenmill.dataset.manifest import read_manifest
@@ -71,6 +71,7 @@ def test_trained_tokens_are_shown_by_the_part_of_an_answer_that_they_are(talks: 
     talks.set(encode__chat={"template": "qwen3", "train": {"reasoning": False}})
     build(talks)
     without = texts(samples(talks)[0])
+    assert "mask assistant without reasoning" in cli(talks, "info").stdout
     assert "reasoning" not in without and "<think>\nit sat" in without[None]
     assert {part: without[part] for part in ("content", "tool_calls", "end")} == {
         part: found[part] for part in ("content", "tool_calls", "end")
