@@ -108,7 +108,9 @@ def read_plan(root: Path) -> dict[str, Any]:
         plan: dict[str, Any] = read_json(path)
     except FileNotFoundError:
         raise ParamsError(
-            path, "is not there.", "Run `tokenmill plan`, then `tokenmill build`, then this command again."
+            path,
+            "is not there; `tokenmill plan` keeps a plan if there is something to build.",
+            "Run `tokenmill plan`, then `tokenmill build`, then this command again.",
         ) from None
     except ValueError:
         plan = {}
