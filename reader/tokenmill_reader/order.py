@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokenmill_reader.splitmix64 import mix
-
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -23,6 +21,8 @@ _N_ROUNDS = 10  # With 6, pairs of positions of 64 items differ from random in a
 _BITS_MIN = 6  # With 2, 8 rounds reach the 120 orders of 5 items unevenly: chi-square says so after 20,000 keys.
 _BITS_MAX = 62
 _BLOCK_ITEMS = 1 << 15  # the arrays of a block stay in a core's cache
+_FIRST_FACTOR = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND_FACTOR = np.uint64(0x94D049BB133111EB)
 
 
 def order_key(tokens_digest: str, seed: int, epoch: int, name: str) -> bytes:
@@ -115,3 +115,21 @@ class Order:
     def _round_keys(self) -> npt.NDArray[np.uint64]:
         digests = b"".join(hashlib.sha256(self.key + bytes([i])).digest()[:8] for i in range(_N_ROUNDS))
         return np.frombuffer(digests, "<u8").astype(np.uint64)
+
+
+def mix(values: npt.NDArray[np.uint64], scratch: npt.NDArray[np.uint64]) -> None:
+    """Replaces each value by its mix, one to one, so that each bit of it changes half of the result. `scratch`, of the same shape,
+    is overwritten.
+
+    Source: the last step of splitmix64 (Steele, Lea and Flood 2014, with the constants of Stafford's variant 13).
+
+    >>> values = np.array([0, 1], np.uint64)
+    >>> mix(values, np.empty_like(values))
+    >>> values.tolist()
+    [0, 6238072747940578789]
+    """
+    for shift, factor in ((30, _FIRST_FACTOR), (27, _SECOND_FACTOR), (31, None)):
+        np.right_shift(values, np.uint64(shift), out=scratch)
+        np.bitwise_xor(values, scratch, out=values)
+        if factor is not None:
+            np.multiply(values, factor, out=values)

@@ -1,8 +1,8 @@
-"""The mixer is that of splitmix64."""
+"""The mixer of the order is that of splitmix64."""
 
 import numpy as np
 
-from tokenmill_reader.splitmix64 import mix
+from tokenmill_reader.order import mix
 
 
 def test_it_gives_the_published_values_of_splitmix64() -> None:

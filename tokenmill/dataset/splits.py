@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.corpus.text_digests import Keys, text_digests, text_keys
-from tokenmill_reader.splitmix64 import mix
+from tokenmill_reader.order import mix
 
 Sizes = npt.NDArray[np.int64]
 

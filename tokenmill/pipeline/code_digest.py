@@ -39,7 +39,7 @@ MODULES = (
 """The modules of other rooms that decide bytes of every stage."""
 
 _PARQUET_PAGES = ("parquet_pages.py", "thrift.py")
-_ORDER = ("order.py", "splitmix64.py")
+_ORDER = ("order.py",)
 READER = {
     "count": _PARQUET_PAGES,
     "train-vocab": _PARQUET_PAGES,
