@@ -3,7 +3,7 @@
 import msgspec
 
 from tokenmill.errors import ParamsError
-from tokenmill_reader.passwords import has_password
+from tokenmill_reader.passwords import without_passwords
 
 
 class StoredObject(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class StoredObject(msgspec.Struct, frozen=True):
 
 def refuse_password(where: str, text: str) -> None:
     """Raises ParamsError if a text holds a URL with a password."""
-    if has_password(text):
+    if without_passwords(text) != text:
         raise ParamsError(
             where,
             "the URL has a password, which would be written to files and logs that others read.",
