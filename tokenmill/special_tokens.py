@@ -1,5 +1,6 @@
 """The policies for texts of special tokens inside documents."""
 
+import re
 from collections.abc import Iterable
 from typing import Literal, get_args
 
@@ -10,6 +11,9 @@ SpecialTokensInText = Literal["as_text", "allow", "reject"]
 """as_text: they are text like any other. allow: they become their ids. reject: they are an error that names the place."""
 
 _N_LISTED = 20
+
+RESERVED = re.compile(r"<\|reserved_(0|[1-9][0-9]*)\|>")
+"""The texts of the tokens that fill up a vocabulary, numbered from 0."""
 
 RESERVED_MAX = 1 << 16
 """To no larger multiple is a vocabulary filled up with reserved ones."""

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tokenmill.training.checkpoint import Checkpoint
-
-_MERGE_BYTES = 20
+from tokenmill.training.learned import MERGE
 
 
 class Killed(Exception):
@@ -22,5 +21,5 @@ class Deadly(Checkpoint):
     def save(self, key: str, words: pa.Table, merges: bytes) -> None:
         """Saves the state, and raises Killed."""
         super().save(key, words, merges)
-        if len(merges) >= self.n_merges * _MERGE_BYTES:
+        if len(merges) >= self.n_merges * MERGE.size:
             raise Killed

@@ -88,6 +88,9 @@ def test_a_small_corpus_stops_training_early_and_says_at_how_many(project: Proje
         text = (project.root / page).read_text(encoding="utf-8")
         assert "vocabulary was not reached" in text
         assert f"refused {report['learned_with']['n_refused']:,} tokens" in text
+    n_tokens = report["vocab_size"]
+    project.set(train_vocab__vocab_size=n_tokens + 1, train_vocab__pad_vocab_to=128)
+    assert f"stopped early at {n_tokens} of {n_tokens + 1} tokens" in project.build("--only", "train-vocab").stderr
 
 
 def test_a_folder_without_params_is_told_what_is_missing(tmp_path: Path, project: Project) -> None:

@@ -55,7 +55,7 @@ def test_a_build_learns_tokens_of_several_words_and_its_dataset_is_right(tmp_pat
     n_second = sum(training["superwords"]["n_tokens_by_words"].values())
     assert n_second > 0
     assert training["n_text_tokens"] < training["superwords"]["n_text_tokens_before"]
-    assert f"of its {n_second} tokens have several words (" in done.stderr
+    assert f"of the {n_second} tokens of the second phase have several words (" in done.stderr
     assert "WARNING: no token has several words" not in done.stderr
     tokenizer = Tokenizer.load(project.root / "data/tokenizer")
     assert (tokenizer.pattern, tokenizer.vocab_size) == ("superbpe", 267 + n_second)
@@ -73,7 +73,7 @@ def test_a_build_learns_tokens_of_several_words_and_its_dataset_is_right(tmp_pat
     change(project, ("vocab_size: 277", "vocab_size: 276"))
     [note] = json.loads(cli(project, "plan", "--json").stdout)["result"]["notes"]
     saved = 1 - training["n_text_tokens"] / training["superwords"]["n_text_tokens_before"]
-    assert note.endswith(f"those of the last training saved up to {saved:.0%}.")
+    assert f"The last training's save {saved:.0%} of the tokens of its first phase" in note
 
 
 def test_a_plan_before_the_first_build_says_that_superwords_are_left_out(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_pattern_that_makes_no_superwords_is_warned_of_at_the_end(tmp_path: Pa
     assert cli(project, "build", "--only", "count").returncode == 0
     done = cli(project, "build", "--only", "train-vocab")
     assert done.returncode == 0, done.stderr
-    assert "superwords: 0 of its" in done.stderr
+    assert "superwords: 0 of the" in done.stderr
     assert "WARNING: no token has several words. Either count.superwords ([^ ]+|[ ]) cuts text between" in done.stderr
 
 

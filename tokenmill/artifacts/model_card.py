@@ -1,22 +1,23 @@
 """A tokenizer's model card for people and programs: its training data and settings, its efficiency, and how to load it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 import tokenmill
 from tokenmill.artifacts.golden import Golden
+from tokenmill.artifacts.learned_with import REGEX_KEYS, LearnedWith
 from tokenmill.artifacts.markdown import code, facts
 from tokenmill.config.record import Record
 from tokenmill.config.training_params import TrainVocab
 from tokenmill.corpus.provenance import CountedShard
 from tokenmill.corpus.scripts import characters_by_script
 from tokenmill.errors import TokenizerError, first_finding
+from tokenmill.special_tokens import RESERVED
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.tokenizer.conversions.elsewhere import without_llama_cpp
 from tokenmill.tokenizer.conversions.forms import Form
@@ -25,8 +26,6 @@ from tokenmill_reader.regular_files import read
 
 CARD_FILE = "card.json"
 README_FILE = "README.md"
-
-REGEX_KEYS = ("forbid", "protect")
 
 _SLICE_ROWS = 1 << 18
 _N_SHARDS_SHOWN = 20
@@ -38,35 +37,6 @@ class TrainedOn(Record):
     name: str
     n_bytes: int
     sha256: str
-
-
-class OfSuperwords(Record):
-    """The second phase of learning. `n_tokens_by_words`: how many of its tokens have so many words; "0": white space alone."""
-
-    transition: float
-    words_max: int
-    n_tokens_by_words: dict[str, int]
-
-
-class LearnedWith(Record):
-    """What else of train_vocab decided the vocabulary. `n_refused`: the tokens that `forbid` and `protect` refused. `superwords`:
-    null without tokens of several words. Cards of before 0.3 have nothing of it."""
-
-    forbid: list[str] = Field(default=[])
-    protect: list[str] = Field(default=[])
-    n_refused: int = 0
-    superwords: OfSuperwords | None = None
-
-    def rows(self) -> list[tuple[str, str]]:
-        """What was used of it, as pairs of a name and words."""
-        rows = [(name, json.dumps(of)) for name in REGEX_KEYS if (of := getattr(self, name))]
-        if rows:
-            rows.append(("tokens refused", f"{self.n_refused:,}"))
-        if self.superwords is not None:
-            one = self.superwords
-            settings = f"transition {one.transition}, words_max {one.words_max}"
-            rows.append(("superwords", f"{settings}: {words_of_superwords(one.n_tokens_by_words)}"))
-        return rows
 
 
 class Training(Record):
@@ -150,25 +120,12 @@ def with_text(training: Training, text_bytes: int, n_tokens: int) -> Training:
     )
 
 
-def words_of_superwords(n_tokens_by_words: Mapping[str, int]) -> str:
-    """How many tokens the second phase of superwords made, by their words.
-
-    >>> words_of_superwords({"0": 1, "1": 2, "2": 3, "3": 1})
-    '4 of its 7 tokens have several words (3 of 2, 1 of 3), 2 are within a word, 1 is white space'
-    """
-    several = {n_words: n for n_words, n in n_tokens_by_words.items() if int(n_words) > 1}
-    shares = ", ".join(f"{n:,} of {n_words}" for n_words, n in several.items())
-    words = f"{sum(several.values()):,} of its {sum(n_tokens_by_words.values()):,} tokens have several words"
-    words += f" ({shares})" if shares else ""
-    for n_words, what in (("1", "within a word"), ("0", "white space")):
-        if n := n_tokens_by_words.get(n_words, 0):
-            words += f", {n:,} {'is' if n == 1 else 'are'} {what}"
-    return words
-
-
-def not_reached(vocab_size: int, training: Training) -> str | None:
-    """Sentences about a vocabulary that is smaller than asked for: its size, and why learning stopped; None if it is not."""
-    if vocab_size >= training.vocab_size_asked:
+def not_reached(vocab_size: int, special_tokens: Mapping[str, int], training: Training) -> str | None:
+    """How many tokens there are of those asked for, and why learning stopped; None if all are there. The last tokens, which only
+    fill up the vocabulary, do not count."""
+    last = next((text for text, id in special_tokens.items() if id == vocab_size - 1), "")
+    n_tokens = vocab_size - (int(found[1]) + 1 if (found := RESERVED.fullmatch(last)) else 0)
+    if n_tokens >= training.vocab_size_asked:
         return None
     limits = [f"occurs {training.pair_count_min:,} times or more"]
     if training.token_bytes_max is not None:
@@ -179,7 +136,7 @@ def not_reached(vocab_size: int, training: Training) -> str | None:
     if keys := [name for name in REGEX_KEYS if getattr(of, name)]:
         names = " and ".join(f"train_vocab.{name}" for name in keys)
         limits.append(f"is allowed by {names}, which refused {of.n_refused:,} tokens")
-    return f"{vocab_size:,} of {training.vocab_size_asked:,} tokens: no pair is left that {', '.join(limits)}."
+    return f"{n_tokens:,} of {training.vocab_size_asked:,} tokens, because no pair is left that {' and '.join(limits)}."
 
 
 def make_card(
@@ -222,7 +179,7 @@ def read_card(directory: Path) -> Card:
 
 def readme_of(card: Card) -> str:
     """README.md, with the metadata header that model hubs read."""
-    missed = None if card.training is None else not_reached(card.vocab_size, card.training)
+    missed = None if card.training is None else not_reached(card.vocab_size, card.special_tokens, card.training)
     head = ["---", *([f"license: {card.license}"] if card.license else []), "library_name: tokenizers", "tags:"]
     parts = [
         "\n".join([*head, "- tokenizer", "- tokenmill", "---"]),

@@ -126,9 +126,9 @@ def _saved_earlier(root: Path) -> str:
         LookupError,
         TypeError,
         ZeroDivisionError,
-    ):  # no such training, or somebody changed the file
+    ):  # no such training, or a file that was changed
         return ""
-    return f", and those of the last training saved up to {share:.0%}"
+    return f". The last training's save {share:.0%} of the tokens of its first phase, which has fewer tokens to choose from"
 
 
 def refusals(

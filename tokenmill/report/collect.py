@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from tokenmill import _core
-from tokenmill.artifacts.model_card import read_card
+from tokenmill.artifacts.model_card import not_reached, read_card
 from tokenmill.checks.file_checks import DocumentsFile
 from tokenmill.config.params import Validate
 from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
@@ -151,8 +151,8 @@ def _rows_of_groups(compared: Mapping[str, MeasuredGroups]) -> list[dict[str, An
 
 
 def _summary(checked: Reported) -> dict[str, Any]:
-    """What was checked, and the dataset's sums. `vocab_size_asked` and `learned_with` are None for an imported
-    tokenizer."""
+    """What was checked, and the dataset's sums. `vocab_size_asked`, `learned_with` and `not_reached` are None for an
+    imported tokenizer."""
     training = read_card(checked.root / TOKENIZER_DIRECTORY).training
     manifest, tokenizer = checked.manifest, checked.tokenizer
     pretokens = read_counts(checked.root / COUNTS_FILE)
@@ -172,6 +172,9 @@ def _summary(checked: Reported) -> dict[str, Any]:
         "vocab_size": tokenizer.vocab_size,
         "vocab_size_asked": None if training is None else training.vocab_size_asked,
         "learned_with": None if training is None else training.learned_with.model_dump(),
+        "not_reached": None
+        if training is None
+        else not_reached(tokenizer.vocab_size, tokenizer.special_tokens, training),
         "id_type": manifest.id_type,
         "tokenizer_digest": tokenizer.digest,
         "checks": dict(checked.facts),

@@ -39,7 +39,7 @@ def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[
     """
     from markupsafe import Markup
 
-    from tokenmill.artifacts.model_card import LearnedWith
+    from tokenmill.artifacts.learned_with import LearnedWith
     from tokenmill.report import plots  # imports numpy, which `is_current` does not need
     from tokenmill.report.conversation_samples import SHOWN_TOKENS_MAX
     from tokenmill.report.measures import RARE

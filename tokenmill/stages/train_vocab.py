@@ -97,8 +97,14 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
     with write_directory(output) as directory:
         folders = [directory, *(directory / str(size) for size in asked.vocab_sizes)]
         for folder, one in zip(folders, tokenizers, strict=True):
-            texts = special["eos_token"], special["bos_token"], special["pad_token"], special["unk_token"]
-            one.save(folder, *texts, asked.model_max_length)
+            one.save(
+                folder,
+                end_of_document=special["eos_token"],
+                begin_of_document=special["bos_token"],
+                pad_token=special["pad_token"],
+                unk_token=special["unk_token"],
+                model_max_length=asked.model_max_length,
+            )
             ship_template(root, params.encode.chat, folder)
         with write_atomic(directory / TRAINING_FILE) as path:
             path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
@@ -112,7 +118,7 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
             training = with_text(training, facts.superwords.text_bytes, facts.n_text_tokens)
         write_card(make_card(tokenizer, golden, params.publish.license, training), directory)
         write_program(directory)
-    if words := not_reached(tokenizer.vocab_size, training):
+    if words := not_reached(tokenizer.vocab_size, tokenizer.special_tokens, training):
         say(f"train-vocab: WARNING: stopped early at {words} Add text, or lower train_vocab.vocab_size.")
     form = Form(tokenizer, "", {name: text for name, text in special.items() if text is not None})
     if programs := dict.fromkeys(one.program for one in warnings_of(form)):

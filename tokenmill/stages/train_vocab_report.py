@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.artifacts.model_card import REGEX_KEYS, LearnedWith, OfSuperwords
+from tokenmill.artifacts.learned_with import REGEX_KEYS, LearnedWith, OfSuperwords
 from tokenmill.config.sources import Reading
 from tokenmill.config.training_params import Extend, TrainVocab
 from tokenmill.corpus.provenance import Provenance

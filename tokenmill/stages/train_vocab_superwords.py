@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from tokenmill.artifacts.model_card import words_of_superwords
+from tokenmill.artifacts.learned_with import words_of_superwords
 from tokenmill.config.params import Params
 from tokenmill.console import Advance
 from tokenmill.counts.spill import Run

@@ -14,7 +14,7 @@ from tokenmill.counts.counter import Counter
 from tokenmill.errors import ParamsError
 from tokenmill.pretokenizers.json_steps import pre_tokenizer_of
 from tokenmill.pretokenizers.patterns import steps_of
-from tokenmill.special_tokens import RESERVED_MAX, listed
+from tokenmill.special_tokens import RESERVED, RESERVED_MAX, listed
 from tokenmill.tokenizer.model import (
     CHARACTERS,
     ID_MAX,
@@ -23,7 +23,7 @@ from tokenmill.tokenizer.model import (
     bytes_of,
     is_text,
 )
-from tokenmill.training.learned import LEARNED, Learned, learned_of, taken_name, tokens_after
+from tokenmill.training.learned import MERGE, Learned, learned_of, taken_name, tokens_after
 from tokenmill.training.places import place_encoder
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ Score = Literal["count", "wordpiece", "bytes_saved"]
 OnProgress = Callable[[int, int], None]
 
 _N_BYTES = 256
-_RESERVED = re.compile(r"<\|reserved_(0|[1-9][0-9]*)\|>")
 
 
 @dataclass(frozen=True)
@@ -266,7 +265,7 @@ def _learn(
 
     def show(n_tokens: int, n_merges: int) -> None:
         if running.progress:
-            running.progress(n_tokens + len(tokens) - len(first), n_merges + len(earlier) // LEARNED.size)
+            running.progress(n_tokens + len(tokens) - len(first), n_merges + len(earlier) // MERGE.size)
 
     learned, n_text_tokens, new_tokens = _core.train(
         *source,
@@ -292,7 +291,7 @@ def _learn(
 
 def _check_reserved(special_tokens: Sequence[str], pad_vocab_to: int) -> None:
     for text in special_tokens:
-        if (found := _RESERVED.fullmatch(text)) and int(found[1]) < pad_vocab_to - 1:
+        if (found := RESERVED.fullmatch(text)) and int(found[1]) < pad_vocab_to - 1:
             raise taken_name(text)
 
 

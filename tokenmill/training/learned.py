@@ -14,7 +14,7 @@ from tokenmill.tokenizer.model import AddedToken, Merges, Model
 if TYPE_CHECKING:
     from tokenmill.tokenizer.tokenizer import Tokenizer
 
-LEARNED = struct.Struct("<IIIQ")  # a merge as the core gives it: left, right, token, count
+MERGE = struct.Struct("<IIIQ")  # a merge as the core gives it: left, right, token, count
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ def learned_of(
     models = [_model(start, merges, tokens, size - len(start.added), pad_vocab_to) for size in vocab_sizes]
     from tokenmill.tokenizer.tokenizer import Tokenizer  # imported after learning, which needs the most memory
 
-    last_count = LEARNED.unpack(merges[-LEARNED.size :])[-1] if merges else None
-    return Learned([Tokenizer(one) for one in models], len(merges) // LEARNED.size, last_count, n_text_tokens)
+    last_count = MERGE.unpack(merges[-MERGE.size :])[-1] if merges else None
+    return Learned([Tokenizer(one) for one in models], len(merges) // MERGE.size, last_count, n_text_tokens)
 
 
 def tokens_after(first: Sequence[bytes], merges: bytes) -> list[bytes]:
     """The bytes of all tokens: `first`, then those that the merges make."""
     tokens = list(first)
-    for left, right, token, _ in LEARNED.iter_unpack(merges):
+    for left, right, token, _ in MERGE.iter_unpack(merges):
         if token == len(tokens):
             tokens.append(tokens[left] + tokens[right])
     return tokens
@@ -69,7 +69,7 @@ def _model(start: Model, merges: bytes, tokens: Sequence[bytes], n_tokens_max: i
     ids += range(next_id, next_id + n_new)
     next_id += n_new
     if len(tokens) == n_tokens_max:
-        merges = merges[: _n_until(merges, len(tokens) - 1) * LEARNED.size if n_new else 0]
+        merges = merges[: _n_until(merges, len(tokens) - 1) * MERGE.size if n_new else 0]
     padding = [
         AddedToken(next_id + i, f"<|reserved_{i}|>", special=True, in_vocab=True)
         for i in range(-next_id % pad_vocab_to)
@@ -86,7 +86,7 @@ def _model(start: Model, merges: bytes, tokens: Sequence[bytes], n_tokens_max: i
 
 def _n_until(merges: bytes, token: int) -> int:
     """The number of merges up to and including the first one that makes this token."""
-    return next(n for n, merge in enumerate(LEARNED.iter_unpack(merges), 1) if merge[2] == token)
+    return next(n for n, merge in enumerate(MERGE.iter_unpack(merges), 1) if merge[2] == token)
 
 
 def taken_name(text: str) -> ParamsError:
