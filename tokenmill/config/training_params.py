@@ -228,7 +228,7 @@ class TrainVocab(Record):
             if n_learned and superwords.n_first(n_learned) == n_learned:
                 raise ValueError(
                     f"found transition: {superwords.transition}, which leaves none of the {n_learned:,} learned tokens for the "
-                    "second phase; allowed: less, such as transition: 0.8"
+                    "second phase; allowed: a smaller transition, or a larger vocab_size"
                 )
         return superwords
 
