@@ -50,7 +50,7 @@ def compare(subject: Subject, names: Sequence[str], program: Path) -> list[Resul
 
 
 def exit_code(results: Sequence[Result], are_named: bool) -> int:
-    """0: all ids are the same, 1: a library gives other ids, 2: one of `are_named` libraries was not compared, or none was."""
+    """0: all ids are the same. 1: a library gives other ids. 2: no library was compared, or, if `are_named`, not each of them."""
     verdicts = {one.verdict for one in results}
     if "other" in verdicts:
         return 1

@@ -48,7 +48,7 @@ class Consumer(NamedTuple):
 
 
 CONSUMERS: dict[str, Consumer] = {}
-"""The libraries by name, in the order of the modules of consumers/, which enter them."""
+"""The libraries by name. Each module of consumers/ adds its own."""
 
 
 def first_module(name: str, former: str) -> Library:

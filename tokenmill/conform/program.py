@@ -22,9 +22,9 @@ def write_program(directory: Path) -> Path:
 
 
 def _program() -> str:
-    """The docstring of the last module, the imports but for those of each other, and then the code of each module."""
+    """The docstring of the last module, the imports from other packages, and then the code of each module."""
     files = [path for pattern in _MODULES for path in sorted(Path(__file__).parent.glob(pattern))]
-    *others, (docstring, _, main) = parts = [_PARTS.findall(path.read_text(encoding="utf-8"))[0] for path in files]
+    *others, (docstring, _, main) = parts = [_parts(path) for path in files]
     imported: defaultdict[str, set[str]] = defaultdict(set)
     for line in "".join(imports for _, imports, _ in parts).split("\n"):
         start, _, names = line.partition(" import ")
@@ -35,3 +35,11 @@ def _program() -> str:
     head = "\n".join([f'"""{docstring}"""', "", "from __future__ import annotations", "", *lines, ""])
     sections = ["# " + comment.replace("\n", "\n# ") + f"\n\n\n{code}" for comment, _, code in others]
     return "\n\n".join([head, *sections, main])
+
+
+def _parts(module: Path) -> tuple[str, ...]:
+    found = _PARTS.fullmatch(module.read_text(encoding="utf-8"))
+    assert found is not None and "import (" not in found[2], (
+        f"{module}: expected a docstring, then imports of one line each"
+    )
+    return found.groups()
