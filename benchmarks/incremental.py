@@ -149,10 +149,10 @@ def timed(project: Path) -> None:
     for module, names in _WORK.items():
         __import__(module)
         for name in names:
-            *of_class, name = name.split(".")
+            *of_class, function = name.split(".")
             owner = getattr(sys.modules[module], of_class[0]) if of_class else sys.modules[module]
-            assert callable(getattr(owner, name, None)), f"{module} has no {name}: mend _WORK"
-            setattr(owner, name, work.measured(getattr(owner, name)))
+            assert callable(getattr(owner, function, None)), f"{module} has no {name}: mend _WORK"
+            setattr(owner, function, work.measured(getattr(owner, function)))
     stages: dict[str, list[float]] = {}
     run_stage = build.Build.stage
 

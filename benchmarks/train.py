@@ -5,7 +5,8 @@ time is that of counting and merging, reading of files included; beside it stand
 work on the machine changes less. The memory is the process's peak. The first learned tokens of
 tokenmill and gigabpe are compared with those of tokenizers before a time is printed, where tokenizers takes part. What this does
 not show: whether rustbpe (another order among equally frequent pairs), bpeasy (tokens no longer than it is told) and gigatoken
-(the text whole, not line by line) learned well; and of counting alone, whether the counts are right, which tests show.
+(the text whole, not line by line) learned well, nor superwords, whose merges tests compare with a naive trainer; and of counting
+alone, whether the counts are right, which tests show.
 """
 
 import argparse

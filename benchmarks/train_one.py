@@ -49,18 +49,26 @@ def _learned(vocabulary: dict[str, int], vocab_size: int) -> list[str]:
     return [(bytes_of(token) or b"").hex() for token in tokens[: vocab_size * 9 // 10]]
 
 
+def _counted(folder: Path, pattern: str, cores: int) -> Any:
+    """The counts of the lines of text.txt."""
+    from tokenmill import Counter
+
+    counter = Counter(pattern, threads=cores)
+    n_bytes = 1 << 16 if cores == 1 else cores << 20  # several threads count what comes in megabytes
+    with (folder / "text.txt").open("rb") as file:
+        while lines := file.readlines(n_bytes):
+            counter.update(lines)
+    return counter
+
+
 def _tokenmill(folder: Path, vocab_size: int, cores: int) -> Prepared:
-    from tokenmill import Counter, train_vocab
+    from tokenmill import train_vocab
 
     if vocab_size == COUNTING:
         import pyarrow  # noqa: F401 — the table is made with it: not to be imported while the time is taken
 
     def work() -> Any:
-        counter = Counter("gpt2", threads=cores)
-        n_bytes = 1 << 16 if cores == 1 else cores << 20  # several threads count what comes in megabytes
-        with (folder / "text.txt").open("rb") as file:
-            while lines := file.readlines(n_bytes):
-                counter.update(lines)
+        counter = _counted(folder, "gpt2", cores)
         if vocab_size == COUNTING:
             return counter.finish()
         return train_vocab(counter, vocab_size, "gpt2", pair_count_min=1)
@@ -161,17 +169,6 @@ def _parity_of_tokenizers(folder: Path, vocab_size: int, _cores: int) -> Prepare
 
 
 _WORDS, _SENTENCES = "o200k", "superbpe"
-
-
-def _counted(folder: Path, pattern: str, cores: int) -> Any:
-    """The counts of the lines of text.txt."""
-    from tokenmill import Counter
-
-    counter = Counter(pattern, threads=cores)
-    with (folder / "text.txt").open("rb") as file:
-        while lines := file.readlines(1 << 20):
-            counter.update(lines)
-    return counter
 
 
 def _words_of_o200k(folder: Path, vocab_size: int, cores: int) -> Prepared:
