@@ -59,7 +59,8 @@ def conversation_reader(
     if reading.id_column in maker.columns:  # a column of the template, which cannot be null then
         id_at = maker.columns.index(reading.id_column)
         kinds[id_at] = str
-        keys[id_at] = keys[id_at]._replace(expected="a string, the id", kinds=(str,))
+        what = "id" if reading.id_param == "id_column" else "group"
+        keys[id_at] = keys[id_at]._replace(expected=f"a string, the {what}", kinds=(str,))
     elif reading.id_column is not None:
         id_at = n_values
         keys += id_keys(reading)
