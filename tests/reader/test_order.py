@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenmill_reader.order import Order, order_key
+from tokenmill_reader.order import Order, mix, order_key
 
 _MASK = (1 << 64) - 1
 
@@ -184,3 +184,27 @@ def test_orders_of_different_epochs_are_independent(n: int) -> None:
             counts, *_ = np.histogram2d(np.arange(n), moved, bins=8, range=[(0, n), (0, n)])
             assert_even(counts)
     assert n_pairs / 3 < n_same < n_pairs * 2  # one for each pair is expected
+
+
+def test_the_mixer_gives_the_published_values_of_splitmix64() -> None:
+    # The outputs of the generator are the mixes of seed + step, seed + 2 step, …
+    seed, step = 1234567, 0x9E3779B97F4A7C15
+    values = np.array([(seed + i * step) % 2**64 for i in range(1, 6)], np.uint64)
+    mix(values, np.empty_like(values))
+    assert values.tolist() == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
+
+
+def test_each_bit_of_the_mixers_input_changes_about_half_of_the_output() -> None:
+    values = np.arange(1, 1001, dtype=np.uint64)
+    mixed = values.copy()
+    mix(mixed, np.empty_like(mixed))
+    for bit in range(64):
+        other = values ^ np.uint64(1 << bit)
+        mix(other, np.empty_like(other))
+        assert 31 < np.unpackbits((mixed ^ other).view(np.uint8)).sum() / len(values) < 33
