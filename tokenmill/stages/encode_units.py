@@ -42,7 +42,7 @@ from tokenmill.storage.unit_store import UnitStore, unit_key
 
 
 class _Asked(NamedTuple):
-    """A batch to encode. `request`: the process that renders its conversations; None if its documents are texts."""
+    """A batch to encode. `request`: its conversations, which a process renders; None if its documents are texts."""
 
     batch: Batch
     request: Request | None
@@ -129,7 +129,7 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
                 held.request.close()
 
     def _add(self, outputs: Sequence["UnitFiles"], one: _Asked) -> int:
-        """Encodes a batch for every encoder, and gives the number of tokens of the first, which was asked."""
+        """Encodes a batch for every encoder. Gives the number of tokens of the first one, which takes what was rendered."""
         first, *others = outputs
         with self._naming(one.batch):
             n_tokens = first.add(one.batch, one.request)
