@@ -171,6 +171,23 @@ def test_nothing_that_a_library_does_hangs_or_ends_the_command(
     assert [one.verdict for one in more] == ["same"]
 
 
+@pytest.mark.slow
+def test_a_process_that_a_library_leaves_behind_is_ended(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    sleep = f"[sys.executable, '-c', 'import time; time.sleep(1000)'], stdout=open({str(pipe)!r}, 'w')"
+    code = f"import subprocess, sys\nsubprocess.Popen({sleep})"
+    (tmp_path / "kitoken.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as reader:
+        assert [one.verdict for one in conform(made, ["kitoken"])] == ["cannot"]
+        os.set_blocking(reader.fileno(), True)
+        assert reader.read() == b""  # at the end of the last process that could write
+
+
 OTHER_IDS = """
 class Tokenizer:
     from_file = classmethod(lambda cls, path: cls())
@@ -267,9 +284,18 @@ def test_the_command_says_what_it_found_and_refuses_names_that_are_none(
     assert (found["consumer"], found["verdict"]) == ("tiktoken", "other")
     assert main(["conform", str(folder), "--with", "tiktokn"]) == 2
     assert "found 'tiktokn'; allowed: fastokens, gigatoken, kitoken, llama.cpp, " in capfd.readouterr().err
+    assert main(["conform", str(folder / "vocab.tiktoken")]) == 2
+    assert "vocab.tiktoken: expected a folder with tokenizer.json, or such a file." in capfd.readouterr().err
     (folder / "vocab.tiktoken").unlink()
     assert main(["conform", str(folder), "--with", "tiktoken"]) == 2
+    assert "the tokenizer has no vocab.tiktoken" in capfd.readouterr().out
+    assert main(["conform", str(folder), "--with", "llama.cpp", "--json"]) == 2
+    [absent] = json.loads(capfd.readouterr().out)["result"]
+    assert (absent["verdict"], absent["why"]) == ("not installed", "its package is llama-cpp-python")
     assert main(["conform", str(folder / "none")]) == 2
+    assert "there is no such file" in capfd.readouterr().err
+    assert main(["conform", "--with", "tokenizers", str(folder)]) == 2
+    assert "] tokenizer [--with NAME" in " ".join(capfd.readouterr().err.split())
 
 
 def test_the_exit_code_is_2_where_nothing_or_not_all_that_was_named_was_compared() -> None:

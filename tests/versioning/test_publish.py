@@ -150,7 +150,7 @@ def test_what_is_not_committed_is_not_published(team: Team) -> None:
 
 
 @pytest.mark.slow
-def test_a_version_is_published_only_if_the_libraries_of_its_gate_give_its_ids(team: Team) -> None:
+def test_other_ids_in_one_library_are_found_by_conform_and_its_program_and_refused_by_publish(team: Team) -> None:
     project = team.project
     file = project.root / "nfc.json"
     document = json.loads((project.root / "data/tokenizer/tokenizer.json").read_text(encoding="utf-8"))
@@ -158,6 +158,12 @@ def test_a_version_is_published_only_if_the_libraries_of_its_gate_give_its_ids(t
     project.set(tokenizer={"from": "nfc.json"}, publish__conform=["tokenizers", "tiktoken", "kitoken"])
     project.build()
     commit(project)
+    libraries = ("--with", "tokenizers", "tiktoken")
+    by_command = cli(project, "conform", "data/tokenizer", *libraries)
+    by_program = project.run("python", "data/tokenizer/conform.py", *libraries)
+    for done in (by_command, by_program):
+        rows = [line.split()[:3:2] for line in done.stdout.splitlines()[1:]]
+        assert (done.returncode, rows) == (1, [["tokenizers", "same"], ["tiktoken", "other"]]), done.stderr
     said = refused(project, "tokenizer@v1.0.0")
     assert "error[TM407]: publish.conform: not every library gives the ids of data/tokenizer: tiktoken other (" in said
     assert "found [" in said and ", kitoken not installed. Install" in said and "tokenizers " not in said

@@ -39,6 +39,9 @@ def conform(path: Path, names: Sequence[str] = tuple(CONSUMERS)) -> list[Result]
 
     Raises TokenizerError or PatternError if tokenmill cannot load it, and TokenizerError if its golden.json is of another one.
     """
+    if path.is_file() and path.suffix != ".json":
+        fix = f"`tokenmill convert {path} DIR` writes one."
+        raise TokenizerError(path, "expected a folder with tokenizer.json, or such a file.", fix)
     tokenizer = Tokenizer.load(path)
     with _folder_of(path) as folder:
         check_golden(folder, tokenizer, others=False)

@@ -67,6 +67,7 @@ def add_commands(commands: "Commands") -> None:
     conform = commands.add_parser(
         "conform",
         help="compare a tokenizer's ids in every library that is installed here",
+        usage="%(prog)s [-h] [--json] [-q] [-v] [--debug] tokenizer [--with NAME [NAME ...]]",
         description="Encodes golden vectors, 2,000 generated texts and, with a chat template, 50 conversations in each library, "
         "which runs in a process of its own. Exit code 0: all ids are the same, 1: a library gives other ids, 2: one that --with "
         "names is not installed or cannot be compared, or there is none.",

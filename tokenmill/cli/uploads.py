@@ -46,6 +46,7 @@ def add_commands(commands: "Commands") -> None:
     gc = commands.add_parser(
         "gc",
         help="list or remove uploaded datasets that no git revision names",
+        usage="%(prog)s [-h] [--json] [-q] [-v] [--debug] PLACE [--keep REV [REV ...]] [--delete]",
         description="Lists the datasets of a place: those that a branch or tag of the project's git repository names are kept. "
         "With --delete, removes the others, and what interrupted uploads left more than a day ago.",
         epilog="example: tokenmill gc s3://bucket/datasets",

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import machinery, metadata, util
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,8 @@ def _compared(name: str, subject: Subject, program: Path) -> Result:
     if variable and not folder:
         return Result(name, "not installed", why=f"{variable} does not name its folder")
     if (machinery.PathFinder.find_spec(module, [folder]) if folder else util.find_spec(module)) is None:
-        return Result(name, "not installed", why=f"{variable} is {folder}, where it is not" if folder else None)
+        hint = f"{variable} is {folder}, where it is not" if folder else package and f"its package is {package}"
+        return Result(name, "not installed", why=hint)
     version = _version(package or module, folder)
     vectors = {mode: some for mode, some in subject.vectors.items() if some}
     request = json.dumps([name, subject._replace(vectors=vectors)])
@@ -93,9 +95,9 @@ def _compared(name: str, subject: Subject, program: Path) -> Result:
         except subprocess.TimeoutExpired:
             return Result(name, "cannot", version, why=f"it took more than {SECONDS_MAX} s")
         finally:
-            if process.poll() is None:
+            with suppress(ProcessLookupError):  # else the library, or what it started, still runs
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            process.wait()
         answered.seek(0)
         try:
             found = json.loads(answered.read(_ANSWER_BYTES_MAX))
