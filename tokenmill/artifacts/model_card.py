@@ -121,7 +121,7 @@ def with_text(training: Training, text_bytes: int, n_tokens: int) -> Training:
 
 
 def not_reached(vocab_size: int, special_tokens: Mapping[str, int], training: Training) -> str | None:
-    """How many tokens there are of those asked for, and why learning stopped; None if all are there. The last tokens, which only
+    """How many of the wanted tokens there are, and why learning stopped; None if all are there. The last tokens, which only
     fill up the vocabulary, do not count."""
     last = next((text for text, id in special_tokens.items() if id == vocab_size - 1), "")
     n_tokens = vocab_size - (int(found[1]) + 1 if (found := RESERVED.fullmatch(last)) else 0)
