@@ -132,7 +132,7 @@ def test_a_server_that_hangs_stops_no_build(
         with building(project, server.environment | IMPATIENT, n_documents=2) as process, hanging(processes):
             if number:
                 process.send_signal(number)
-            assert process.wait(timeout=60) == code, said(project)
+            assert process.wait(timeout=120) == code, said(project)
     words = said(project)
     assert "Traceback" not in words
     assert "it may not show how this build ended" in words
