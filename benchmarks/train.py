@@ -104,8 +104,8 @@ def parity(folder: Path, runs: int) -> Iterator[Cells]:
 
 
 def superwords(folder: Path, runs: int) -> Iterator[Cells]:
-    """64 MB, 10,000 tokens, one core: both phases of superwords, and beside them the same size within words. No peer installs:
-    supergigatoken is not in the package registry, and one run of BpeTrainer has one split pattern, and so no second phase."""
+    """Learns 10,000 tokens from 64 MB on one core: with both phases of superwords, and within words alone. No other tool is
+    compared: supergigatoken is not in the package registry, and BpeTrainer has one split pattern, so it has no second phase."""
     n_bytes = _write(folder, lines_of("english"))
     modules = {"tokenmill": "superwords", "tokenmill, within words": "words_of_o200k"}
     found: dict[str, list[dict[str, Any]]] = {tool: [] for tool in modules}
