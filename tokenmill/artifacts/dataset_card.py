@@ -127,7 +127,7 @@ def _numbers(manifest: Manifest) -> Iterator[tuple[str, str]]:
     for reason, n in manifest.n_dropped.items():
         yield f"left out, {code(reason)}", f"{n:,} documents"
     yield "parameters, sha256", f"`{manifest.params_digest}`"
-    yield "manifest, sha256 of its fields", f"`{manifest.own_digest()}`"
+    yield "manifest, sha256 of its fields", f"`{manifest.digest}`"
 
 
 def _sources(manifest: Manifest, licenses: Licenses) -> Iterator[str]:

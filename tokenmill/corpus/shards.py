@@ -4,10 +4,11 @@ import fnmatch
 import glob as globbing
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.file_messages import nothing_matches, strange_files
@@ -179,15 +180,14 @@ def _objects(glob: str, asked: str, listings: dict[str, list[StoredObject]]) -> 
 
 
 def _matches(base: str, glob: str, asked: str) -> set[str]:
-    is_in_loop = cache(_is_in_loop)
-    name_of = cache(partial(_name, base))
+    in_folder = cache(partial(_in_folder, base))
     try:
         found = [
-            (os.path.join(name_of(folder), last), is_folder)  # noqa: PTH118
+            (f"{in_folder(folder).prefix}{last}", is_folder, not is_folder and _is_shard(in_folder(folder), last))
             for folder, last, is_folder in _paths(base, "", PurePath(glob).parts)
         ]
-        names = {name for name, is_folder in found if not is_folder and _is_shard(base, name, is_in_loop)}
-        away = min((name for name, _ in found if name.endswith(".dvc") and _is_away(base, name)), default=None)
+        names = {name for name, _, is_shard in found if is_shard}
+        away = min((name for name, *_ in found if name.endswith(".dvc") and _is_away(base, name)), default=None)
         if not names and away is None:
             away = next((os.path.join(*path[:2]) for path in _paths(base, "", PurePath(f"{glob}.dvc").parts)), None)  # noqa: PTH118
     except OSError as error:
@@ -201,7 +201,7 @@ def _matches(base: str, glob: str, asked: str) -> set[str]:
             "DVC keeps it: run `dvc pull`, or delete the .dvc file.",
         )
     if not names:
-        folder = min((name for name, is_folder in found if is_folder and "**" not in glob), default=None)
+        folder = min((name for name, is_folder, _ in found if is_folder and "**" not in glob), default=None)
         raise nothing_matches(Path(base), glob, asked, folder)
     return names
 
@@ -235,9 +235,20 @@ def _paths(base: str, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, 
                 yield from _paths(base, os.path.join(folder, entry.name), rest)  # noqa: PTH118
 
 
-def _is_shard(base: str, name: str, is_in_loop: Callable[[str], bool]) -> bool:
-    folder, last = os.path.split(name)
-    return not _is_left_out(last) and not is_in_loop(os.path.join(base, folder))  # noqa: PTH118
+class _InFolder(NamedTuple):
+    """What the names of all files in a folder share. `prefix`: what stands before their own names."""
+
+    prefix: str
+    is_in_loop: bool
+
+
+def _in_folder(base: str, folder: str) -> _InFolder:
+    name = _name(base, folder)
+    return _InFolder(os.path.join(name, ""), _is_in_loop(os.path.join(base, name)))  # noqa: PTH118
+
+
+def _is_shard(folder: _InFolder, last: str) -> bool:
+    return not folder.is_in_loop and not _is_left_out(last)
 
 
 def _is_away(base: str, name: str) -> bool:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import accumulate
+from itertools import accumulate, groupby
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -264,22 +264,22 @@ def _look(
 
 def _groups(small: Sequence[Piece], unit_bytes_max: int) -> Iterator[list[Piece]]:
     """Groups neighbouring small shards. Shards of different sources are not mixed."""
-    group: list[Piece] = []
-    group_bytes = 0
-    for piece in small:
-        cost = piece.n_bytes + _SHARD_COST_BYTES
-        name = piece.shard.name
-        is_other = bool(group) and source_name(piece.shard) != source_name(group[0].shard)
-        if group and (is_other or group_bytes + cost > unit_bytes_max):
+    for _source, some in groupby(small, lambda piece: source_name(piece.shard)):
+        group: list[Piece] = []
+        group_bytes = 0
+        for piece in some:
+            cost = piece.n_bytes + _SHARD_COST_BYTES
+            if group and group_bytes + cost > unit_bytes_max:
+                yield group
+                group, group_bytes = [], 0
+            group.append(piece)
+            group_bytes += cost
+            is_end = ends_chunk(zlib.crc32(piece.shard.name.encode()), cost, unit_bytes_max)
+            if group_bytes * 2 >= unit_bytes_max and is_end:
+                yield group
+                group, group_bytes = [], 0
+        if group:
             yield group
-            group, group_bytes = [], 0
-        group.append(piece)
-        group_bytes += cost
-        if group_bytes * 2 >= unit_bytes_max and ends_chunk(zlib.crc32(name.encode()), cost, unit_bytes_max):
-            yield group
-            group, group_bytes = [], 0
-    if group:
-        yield group
 
 
 def source_name(shard: Shard) -> str:

@@ -243,11 +243,12 @@ def engine_version() -> str:
     return f"tokenmill {tokenmill.__version__}, core {_core.CODE_HASH[:16]}"
 
 
-def write_manifest(manifest: Manifest, directory: Path) -> None:
-    """Writes manifest.json with the digest of the manifest. The same manifest gives the same bytes."""
+def write_manifest(manifest: Manifest, directory: Path) -> Manifest:
+    """Writes manifest.json, and returns the manifest with its digest. The same manifest gives the same bytes."""
     whole = manifest.model_copy(update={"digest": manifest.own_digest()})
     with write_atomic(directory / MANIFEST_FILE) as path, path.open("w", encoding="utf-8") as file:
         file.writelines(whole.pieces_of_json())
+    return whole
 
 
 def read_manifest(directory: Path) -> Manifest:

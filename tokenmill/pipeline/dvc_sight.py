@@ -76,10 +76,10 @@ def _refuse_unseen_shards(shards: Sequence[Shard], stage: DvcStage, name: str) -
     """Raises ParamsError for a shard whose changes DVC would not notice."""
     for shard in shards:
         glob = f"{shard.section}.glob"
-        if isinstance(shard.path, StoredObject):
+        if isinstance(shard.path, StoredObject) or str(shard.path) in stage.seen:
             continue
         path = os.path.abspath(shard.path)  # noqa: PTH100 — resolve() follows links, which DVC does not
-        match "seen" if path in stage.seen else stage.sight_of(Path(path)):
+        match stage.sight_of(Path(path)):
             case "outside":
                 folder = Path(shard.name).parent
                 raise ParamsError(

@@ -128,7 +128,7 @@ def write_dataset(project: Project, corpus: EncodedCorpus, folders: Folders) -> 
             mixture=sets.mixture,
             blends=write_blends(sets.sets, directory),
         )
-        write_manifest(manifest, directory)
+        manifest = write_manifest(manifest, directory)
         write_dataset_card(manifest, project.params.licenses(), directory)
     return manifest
 

@@ -89,7 +89,8 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
                 if output.answers is not None and is_sure(self.stop_token, output.answers):
                     check_stopped(output.encoder.chat, self.stop_token, output.answers)  # fails before other units
                 facts.append(output.finish(documents, piece_documents.tolist()))
-            self.check_unchanged()
+            if further:
+                self.check_unchanged()  # before these are kept
             for (key, _), its, fact in zip(further, folders[1:], facts[1:], strict=True):
                 self.store.keep(key, its, fact)
         return facts[0]

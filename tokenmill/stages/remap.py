@@ -142,8 +142,8 @@ def _remapped(job: _Job) -> Rounds[Remapped]:
         made = manifest.model_copy(update=_entries(job, tasks, done))
         made = made.model_copy(update=(yield from _sets(job, made, done, tokens)))
         made = made.model_copy(update={"tables": _write_tables(job, done, tables)})
-        write_manifest(made, tokens)
-        write_dataset_card(made, licenses_in(job.dataset / CARD_FILE, manifest), tokens)
+        written = write_manifest(made, tokens)
+        write_dataset_card(written, licenses_in(job.dataset / CARD_FILE, manifest), tokens)
     quarantine = beside(job.dataset, QUARANTINE_DIRECTORY)
     if quarantine.is_dir():
         shutil.copytree(quarantine, job.directory / quarantine.name)
