@@ -153,6 +153,10 @@ bench-build: setup ## 1,000 shards: a first build, one with nothing changed, one
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@$(BIN)/python -m benchmarks.incremental
 
+bench-first: setup ## whole first builds: 16 MB by two engines, 504 MB with a published tokenizer, 40,000 small files
+	@$(BIN)/python -m tokenmill.corpus.sample data/raw
+	@$(BIN)/python -m benchmarks.first_build
+
 bench-chat: setup ## instruction samples to packed sequences with loss masks, by tokenmill and, where test-interop has it, by TRL
 	@$(BIN)/python -m benchmarks.chat
 

@@ -113,6 +113,12 @@ def building(section: dict[str, Any]) -> str:
     return table(["build", "seconds", "of them overhead", "peak, MB"], rows, n_right=3)
 
 
+def first_building(section: dict[str, Any]) -> str:
+    """Whole builds as a user starts them."""
+    rows = [[cell["build"], _range(cell["runs_s"]), _range(cell["runs_cpu_s"])] for cell in section["cells"]]
+    return table(["build", "seconds", "processor time, s"], rows, n_right=2)
+
+
 def clusters(section: dict[str, Any]) -> str:
     """One worker and two, by stage."""
     cells = section["cells"]
@@ -318,6 +324,7 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "threads": threads,
     "train": training,
     "build": building,
+    "first_build": first_building,
     "clusters": clusters,
     "clusters_many": clusters_many,
     "storage": storage,

@@ -1,0 +1,127 @@
+"""make bench-first: whole builds as a user starts them: the first of 16 MB by the engines inline and threads, the first of 504 MB
+with a published tokenizer, and of 40,000 files of 1 kB the first and one with nothing changed.
+
+A build is `tokenmill build` in a process of its own, from its start to its end; the processor time is that of the process and of
+those that it starts. Engines take turns. On two cores, 2 × seconds − processor seconds is about the time in which only one thread
+was at work, waiting included. What this does not show: a slow disk, as all is in the page cache.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks import record
+from benchmarks.corpus import SHARED
+from benchmarks.project import ENVIRONMENT, change_params, copy_flows, empty_project, shards, sharded_project
+
+_MADE = ("dvc.lock", "tokenmill.lock", ".tokenmill", ".dvc/cache", ".dvc/tmp")
+_N_SMALL, _SMALL_BYTES, _SMALL_FOLDERS = 40_000, 900, 40
+
+Cell = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.first_build", description=__doc__)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=BENCHES, default=[*BENCHES])
+    parser.add_argument("--directory", type=Path, help="where there is room for 3 GB")
+    record.add_option(parser)
+    asked = parser.parse_args()
+    section = record.begin("first_build", ("dvc", "prefect", "pyarrow"), asked)
+    for name in asked.only:
+        with tempfile.TemporaryDirectory(prefix="bench-first-", dir=asked.directory) as folder:
+            for cell in BENCHES[name](Path(folder), asked.runs):
+                seconds = "  ".join(f"{one:6.1f}" for one in cell["runs_s"])
+                cpu_s = "  ".join(f"{one:6.1f}" for one in cell["runs_cpu_s"])
+                print(f"{cell['build']:<45} {seconds} s   processor {cpu_s} s", flush=True)
+                section["cells"].append(cell)
+    record.keep(section, asked.record)
+
+
+def engines(folder: Path, runs: int) -> Iterator[Cell]:
+    """16 MB in eight files, by the engine inline and by Prefect's with threads."""
+    projects = {engine: folder / engine for engine in ("inline", "threads")}
+    n_bytes = 0
+    for engine, project in projects.items():
+        n_bytes = sharded_project(project, 8, 2_000_000, engine, grouped=True)
+        copy_flows(project)
+    times: dict[str, list[tuple[float, float]]] = {engine: [] for engine in projects}
+    for _ in range(runs):
+        for engine, project in projects.items():
+            times[engine].append(_first(project))
+    for engine, some in times.items():
+        yield _cell(f"16 MB, {engine}", n_bytes, some)
+
+
+def imported(folder: Path, runs: int) -> Iterator[Cell]:
+    """504 MB in eight files with the tokenizer of GPT-2, inline."""
+    project = folder / "project"
+    n_bytes = sharded_project(project, 8, 63_000_000, "inline", grouped=True)
+    tokenizer = SHARED / "tokenizers/gpt-2/tokenizer.json"
+    change_params(project, {"tokenizer": {"from": str(tokenizer.absolute())}}, "run", {"workers": 2})
+    yield _cell("504 MB, published tokenizer, inline", n_bytes, [_first(project) for _ in range(runs)])
+
+
+def many_files(folder: Path, runs: int) -> Iterator[Cell]:
+    """40,000 files of plain text, 1,000 a folder, inline."""
+    project = folder / "project"
+    empty_project(project, "inline", grouped=True)
+    (lines,) = shards(1, 2 * _N_SMALL * _SMALL_BYTES)
+    text = "\n".join(msgspec.json.decode(line)["text"] for line in lines.splitlines()).encode("ascii", "ignore")
+    for i in range(_N_SMALL):
+        path = project / f"data/raw/{i % _SMALL_FOLDERS:02}/{i:05}.txt"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(text[i * _SMALL_BYTES : (i + 1) * _SMALL_BYTES])
+    time.sleep(2.1)  # a file as young as its digest is not remembered
+    n_bytes = _N_SMALL * _SMALL_BYTES
+    yield _cell("40,000 files, first", n_bytes, [_first(project) for _ in range(runs)])
+    _build(project)  # the first that finds nothing changed writes down what it found
+    yield _cell("40,000 files, nothing changed", n_bytes, [_build(project) for _ in range(runs)])
+
+
+BENCHES = {"engines": engines, "imported": imported, "many_files": many_files}
+
+
+def _first(project: Path) -> tuple[float, float]:
+    """Builds what has never been built; see `_build`."""
+    for name in (*_MADE, *(f"data/{one.name}" for one in (project / "data").iterdir() if one.name != "raw")):
+        path = project / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    os.sync()  # what was written before is not this build's
+    return _build(project)
+
+
+def _build(project: Path) -> tuple[float, float]:
+    """The seconds and the processor's seconds of a build."""
+    before, start_s = os.times(), time.perf_counter()
+    command = [sys.executable, "-m", "tokenmill", "build", "-q"]
+    subprocess.run(command, cwd=project, env=ENVIRONMENT, stdout=subprocess.DEVNULL, check=True)
+    seconds, after = time.perf_counter() - start_s, os.times()
+    own = after.children_user - before.children_user + after.children_system - before.children_system
+    return seconds, own
+
+
+def _cell(build: str, n_bytes: int, times: list[tuple[float, float]]) -> Cell:
+    seconds, cpu_s = zip(*times, strict=True)
+    return {
+        "build": build,
+        "text_bytes": n_bytes,
+        "runs_s": record.seconds(seconds),
+        "runs_cpu_s": record.seconds(cpu_s),
+    }
+
+
+if __name__ == "__main__":
+    main()
