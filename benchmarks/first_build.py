@@ -21,7 +21,7 @@ import msgspec
 
 from benchmarks import record
 from benchmarks.corpus import SHARED
-from benchmarks.project import ENVIRONMENT, change_params, copy_flows, empty_project, shards, sharded_project
+from benchmarks.project import ENVIRONMENT, change_params, copy_flows, empty_project, sharded_project, shards
 
 _MADE = ("dvc.lock", "tokenmill.lock", ".tokenmill", ".dvc/cache", ".dvc/tmp")
 _N_SMALL, _SMALL_BYTES, _SMALL_FOLDERS = 40_000, 900, 40

@@ -5,8 +5,9 @@ A benchmark replaces its own section of the day's file and leaves the others. Th
     schema_version    1
     date              the day, like 2026-11-24 (UTC)
     machine           cpu (the model's name), cpu_family_and_model, has_avx512, cores, memory_mb, os, python
-    sections          by name: train, encode (one core), encode_2 (two), encode_published, encode_stage, threads, build, first_build, task,
-                      hard, count, reader, file_sets, file_sets_others, chat, verify, remap, scale, clusters, clusters_many, storage
+    sections          by name: train, encode (one core), encode_2 (two), encode_published, encode_stage, threads, build,
+                      first_build, task, hard, count, reader, file_sets, file_sets_others, chat, verify, remap, scale, clusters,
+                      clusters_many, storage
         started       when the benchmark began (UTC)
         commit        the commit that was measured; is_dirty says whether files of the code differed from it
         load_at_start processes that were running or waiting on the machine, on average over the minute before; load_at_end
