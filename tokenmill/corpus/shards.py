@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path, PurePath
-from typing import NamedTuple
 
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.file_messages import nothing_matches, strange_files
@@ -180,14 +179,17 @@ def _objects(glob: str, asked: str, listings: dict[str, list[StoredObject]]) -> 
 
 
 def _matches(base: str, glob: str, asked: str) -> set[str]:
-    in_folder = cache(partial(_in_folder, base))
+    prefix_of = cache(partial(_prefix, base))
+    is_in_loop = cache(lambda prefix: _is_in_loop(os.path.join(base, prefix)))  # noqa: PTH118
     try:
-        found = [
-            (f"{in_folder(folder).prefix}{last}", is_folder, not is_folder and _is_shard(in_folder(folder), last))
-            for folder, last, is_folder in _paths(base, "", PurePath(glob).parts)
-        ]
-        names = {name for name, _, is_shard in found if is_shard}
-        away = min((name for name, *_ in found if name.endswith(".dvc") and _is_away(base, name)), default=None)
+        found = list(_paths(base, "", PurePath(glob).parts))
+        names = {
+            f"{prefix_of(folder)}{last}"
+            for folder, last, is_folder in found
+            if not is_folder and not _is_left_out(last) and not is_in_loop(prefix_of(folder))
+        }
+        pointers = (f"{prefix_of(folder)}{last}" for folder, last, _ in found if last.endswith(".dvc"))
+        away = min((name for name in pointers if _is_away(base, name)), default=None)
         if not names and away is None:
             away = next((os.path.join(*path[:2]) for path in _paths(base, "", PurePath(f"{glob}.dvc").parts)), None)  # noqa: PTH118
     except OSError as error:
@@ -201,7 +203,8 @@ def _matches(base: str, glob: str, asked: str) -> set[str]:
             "DVC keeps it: run `dvc pull`, or delete the .dvc file.",
         )
     if not names:
-        folder = min((name for name, is_folder, _ in found if is_folder and "**" not in glob), default=None)
+        folders = (f"{prefix_of(above)}{last}" for above, last, is_folder in found if is_folder and "**" not in glob)
+        folder = min(folders, default=None)
         raise nothing_matches(Path(base), glob, asked, folder)
     return names
 
@@ -235,22 +238,6 @@ def _paths(base: str, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, 
                 yield from _paths(base, os.path.join(folder, entry.name), rest)  # noqa: PTH118
 
 
-class _InFolder(NamedTuple):
-    """What the names of all files in a folder share. `prefix`: what stands before their own names."""
-
-    prefix: str
-    is_in_loop: bool
-
-
-def _in_folder(base: str, folder: str) -> _InFolder:
-    name = _name(base, folder)
-    return _InFolder(os.path.join(name, ""), _is_in_loop(os.path.join(base, name)))  # noqa: PTH118
-
-
-def _is_shard(folder: _InFolder, last: str) -> bool:
-    return not folder.is_in_loop and not _is_left_out(last)
-
-
 def _is_away(base: str, name: str) -> bool:
     """Whether the data of a .dvc file is missing."""
     return not os.path.lexists(os.path.join(base, name.removesuffix(".dvc")))  # noqa: PTH118
@@ -267,13 +254,14 @@ def _is_in_loop(folder: str) -> bool:
     return len(set(real)) < len(real)
 
 
-def _name(base: str, folder: str) -> str:
-    """A unique name of a folder, so that two globs that match the same file agree. The name of `base` is empty."""
+def _prefix(base: str, folder: str) -> str:
+    """A unique name of a folder with a slash at its end, so that two globs that match the same file agree. That of `base` is
+    empty."""
     inside = os.path.relpath(os.path.join(base, folder), base)  # noqa: PTH118 — Path cannot make `..`
     if inside == os.curdir:
         return ""
     outside = inside == os.pardir or inside.startswith(os.pardir + os.sep)
-    return os.path.normpath(folder) if outside else inside
+    return os.path.join(os.path.normpath(folder) if outside else inside, "")  # noqa: PTH118
 
 
 def _shard(root: Path, name: str, source: DocumentSource | None) -> Shard:

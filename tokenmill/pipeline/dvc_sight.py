@@ -76,7 +76,7 @@ def _refuse_unseen_shards(shards: Sequence[Shard], stage: DvcStage, name: str) -
     """Raises ParamsError for a shard whose changes DVC would not notice."""
     for shard in shards:
         glob = f"{shard.section}.glob"
-        if isinstance(shard.path, StoredObject) or str(shard.path) in stage.seen:
+        if isinstance(shard.path, StoredObject) or str(shard.path) in stage.seen:  # abspath of each takes longer
             continue
         path = os.path.abspath(shard.path)  # noqa: PTH100 — resolve() follows links, which DVC does not
         match stage.sight_of(Path(path)):

@@ -90,7 +90,7 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
                     check_stopped(output.encoder.chat, self.stop_token, output.answers)  # fails before other units
                 facts.append(output.finish(documents, piece_documents.tolist()))
             if further:
-                self.check_unchanged()  # before these are kept
+                self.check_unchanged()  # run_task checks again, but only after these results are kept
             for (key, _), its, fact in zip(further, folders[1:], facts[1:], strict=True):
                 self.store.keep(key, its, fact)
         return facts[0]
