@@ -275,9 +275,13 @@ def test_the_command_says_what_it_found_and_refuses_names_that_are_none(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["conform", str(folder), "--with", "tokenizers"]) == 0
-    head, row = capfd.readouterr().out.splitlines()
+    said = capfd.readouterr()
+    head, row = said.out.splitlines()
     assert head.split() == ["library", "version", "ids"]
     assert row.split()[0] == "tokenizers" and row.split()[2] == "same"
+    assert said.err == f"conform: tokenizers {row.split()[1]}: started\n"
+    assert main(["conform", str(folder), "--with", "tokenizers", "-q"]) == 0
+    assert capfd.readouterr().err == ""
     swap_ranks(folder)
     assert main(["conform", str(folder), "--with", "tiktoken", "--json"]) == 1
     [found] = json.loads(capfd.readouterr().out)["result"]

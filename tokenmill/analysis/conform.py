@@ -50,7 +50,7 @@ def conform(path: Path, names: Sequence[str] = tuple(CONSUMERS)) -> list[Result]
         subject = Subject(str(folder), pattern, tokenizer.special_tokens, _vectors(folder, tokenizer))
         return [
             one._replace(why=refused[one.consumer]) if one.verdict == "cannot" and one.consumer in refused else one
-            for one in compare(subject, names, write_program(folder.parent))
+            for one in compare(subject, names, write_program(folder.parent), say)
         ]
 
 

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import machinery, metadata, util
 from pathlib import Path
@@ -45,9 +45,15 @@ def subject_of(folder: Path) -> Subject:
     return Subject(str(folder.resolve()), card["pattern"], special, vectors)
 
 
-def compare(subject: Subject, names: Sequence[str], program: Path) -> list[Result]:
-    """Asks these libraries, one after another. `program`: conform.py, which runs in the process of each."""
-    return [_compared(name, subject, program) for name in names]
+def note(line: str) -> None:
+    """Prints a line to standard error at once."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def compare(subject: Subject, names: Sequence[str], program: Path, say: Callable[[str], None] = note) -> list[Result]:
+    """Asks these libraries, one after another. `program`: conform.py, which runs in the process of each. `say`: prints that a
+    library is asked, which may take minutes."""
+    return [_compared(name, subject, program, say) for name in names]
 
 
 def exit_code(results: Sequence[Result], are_named: bool) -> int:
@@ -68,7 +74,7 @@ def lines_of(results: Sequence[Result]) -> list[str]:
     return ["  ".join([*(f"{row[i]:<{width}}" for i, width in enumerate(widths)), row[3]]).rstrip() for row in rows]
 
 
-def _compared(name: str, subject: Subject, program: Path) -> Result:
+def _compared(name: str, subject: Subject, program: Path, say: Callable[[str], None]) -> Result:
     module, _, package, variable = CONSUMERS[name]
     folder = os.environ.get(variable) if variable else None
     if variable and not folder:
@@ -77,6 +83,7 @@ def _compared(name: str, subject: Subject, program: Path) -> Result:
         hint = f"{variable} is {folder}, where it is not" if folder else package and f"its package is {package}"
         return Result(name, "not installed", why=hint)
     version = _version(package or module, folder)
+    say(f"conform: {name} {version}: started")
     vectors = {mode: some for mode, some in subject.vectors.items() if some}
     request = json.dumps([name, subject._replace(vectors=vectors)])
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as answered, tempfile.TemporaryFile() as said:
