@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,7 @@ class Fetching:
                     return False
                 if is_there(folder, file):
                     return True
-                if not self._has_room(file, self._visits.now, self._visits.next_use(file.name)):
+                if not self._has_room(file, self._visits.before(file), self._visits.next_use(file.name)):
                     return False
                 with self._changed:
                     self._changed.notify()
@@ -183,10 +184,10 @@ class Visits:
         later = min(map(self._steps_to, self._groups_of.get(name, [])), default=n_groups)
         return 0.5 if later == n_groups - 1 > _N_FEW and self._is_in_order else later
 
-    @property
-    def now(self) -> Sequence[DatasetFile]:
-        """The files of the group that is read now."""
-        return self._groups[self._at]
+    def before(self, file: DatasetFile) -> Sequence[DatasetFile]:
+        """The files of the group that is read now, and those that are needed after it and before this one. They keep their room
+        from it, though another thread may not have begun with them yet."""
+        return [*self._groups[self._at], *takewhile(lambda one: one.name != file.name, self.ahead())]
 
     def ahead(self) -> Iterator[DatasetFile]:
         """The files of this group, then those of the next ones in this epoch, whether they are here or not."""

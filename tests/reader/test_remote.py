@@ -81,7 +81,7 @@ def held_bytes(cache: Path) -> int:
     found = 0
     for path in cache.rglob("*"):
         try:
-            found += path.stat().st_size if path.is_file() and path.name != "manifest.json" else 0
+            found += path.stat().st_size if path.is_file() and not path.name.startswith("manifest.json") else 0
         except FileNotFoundError:
             continue
     return found
