@@ -24,7 +24,9 @@ from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import ParamsError, StorageError, ValidationError
 from tokenmill_reader.batches import Batches
-from tokenmill_reader.cache_folder import Lock
+from tokenmill_reader.cache_folder import Lock, make_room
+from tokenmill_reader.fetch_process import Visits
+from tokenmill_reader.manifest import DatasetFile
 from tokenmill_reader.token_dataset import TokenDataset, open_remote
 from tokenmill_reader.urls import remote_dataset
 
@@ -188,6 +190,13 @@ def test_batches_fetch_each_part_once(stored: Stored, tmp_path: Path) -> None:
     found = Batches(there.shuffle(seed=2, block=3), 7, 1, 2)
     assert all(np.array_equal(a["labels"], b["labels"]) for a, b in zip(found, expected, strict=True))
     assert sum(n for name, n in stored.server.begun.items() if name.endswith(".arrow")) == N_PARTS
+
+
+def test_a_file_that_is_fetched_ahead_leaves_room_for_those_needed_before_it(tmp_path: Path) -> None:
+    files = [DatasetFile(name=name, n_bytes=10, sha256="") for name in "abcd"]
+    visits = Visits([[file] for file in files], cache_bytes=None)
+    room = [make_room(tmp_path, files[i], 30, visits.next_use, visits.before(files[i]), i) for i in (3, 2, 1)]
+    assert room == [False, True, True]
 
 
 def test_two_processes_fetch_each_part_once(stored: Stored, tmp_path: Path) -> None:
