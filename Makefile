@@ -2,14 +2,20 @@
 PYTHON ?= python3
 BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes --no-emit-package pip --custom-compile-command "make lock"
-PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(1) >.venv/pip.log 2>&1 || { tail -3 .venv/pip.log; echo "The packages could not be installed: without a network, connect to one or set PIP_INDEX_URL to a mirror, then run make again (full log: .venv/pip.log)."; exit 1; }
+PIP = -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r
+NO_PACKAGES = { tail -3 .venv/pip.log; echo "The packages could not be installed: without a network, connect to one or set PIP_INDEX_URL to a mirror, then run make again (full log: .venv/pip.log)."; exit 1; }
+# uv installs in a tenth of pip's time. pip knows mirrors and certificates of its own settings, so it has the next try.
+INSTALL = { $(BIN)/uv pip install --quiet --python $(1) --no-deps --require-hashes -r $(2) || $(1)/bin/python $(PIP) $(2); } >.venv/pip.log 2>&1 || $(NO_PACKAGES)
 # No lock: the lowest versions stand in pyproject.toml, and the newest are those of the day.
 RESOLVE = echo "installing packages into $< ..." && $(BIN)/uv pip install --quiet --python $< $(1) --extra dev -r pyproject.toml && . $</bin/activate && maturin develop --release --locked --quiet >$</core.log 2>&1
 # The core's tests compile in four fifths of the time without debugging information. In Cargo.toml this would change the core's digest.
 export CARGO_PROFILE_DEV_DEBUG := false
+# Where it is set, each process compiles all Python files again: two thirds of the time in which `tokenmill status` answers.
+unexport PYTHONDONTWRITEBYTECODE
+PYTEST = $(BIN)/python -m pytest -n 3 --dist worksteal --durations 10
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: help audit demo fuzz snapshots test test-conform test-faults test-interop test-lowest test-newest test-slow test-storage test-wheel lint docs reader wheel setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-first bench-hard bench-plan bench-reader bench-remap bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
+.PHONY: help audit check demo fuzz snapshots test test-conform test-faults test-interop test-lowest test-newest test-slow test-storage test-wheel lint docs reader wheel setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-first bench-hard bench-plan bench-reader bench-remap bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
 
 help: ## what each target does
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1: \2/p' Makefile | awk -F': ' '{ printf "%-16s%s\n", $$1, substr($$0, length($$1) + 3) }'
@@ -19,11 +25,16 @@ demo: .venv/.core ## sample input, then the whole build
 	@$(BIN)/tokenmill build
 	@echo "the tokenizer is in data/tokenizer, the dataset in data/tokens; docs/tutorial.md goes on with documents of your own."
 
+check: setup ## in a minute: the tests near a room, its pages, lint, types, layers (ROOM="chat formats"; without: what differs from main)
+	@$(BIN)/python -m tests.check $(ROOM)
+
 test: setup ## every quick test
-	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow"
+	@$(PYTEST) -m "not slow"
+	@$(BIN)/python -m pytest tests/test_budget.py
 
 test-slow: setup ## the tests that take longer: whole builds, killed processes, clusters
-	@$(BIN)/python -m pytest -n 3 --dist worksteal -m slow --durations 40
+	@$(PYTEST) -m slow
+	@$(BIN)/python -m pytest tests/test_budget.py
 
 snapshots: setup ## writes again what tokenizers and chat templates give (tests/snapshots, tests/chat): review the changes in git
 	@$(BIN)/python -m tests.snapshots.test_snapshots
@@ -115,15 +126,15 @@ core: .venv/.core ## compile the core again where its sources changed
 	@$(PYTHON) -m venv .venv >.venv.log 2>&1 || { tail -3 .venv.log; echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)."; exit 1; }
 	@rm -f .venv.log
 	@echo "installing the locked packages into .venv, and compiling the core at the same time, some minutes ..."
-	@$(call PIP,core/maturin.lock)
+	@$(BIN)/python $(PIP) core/maturin.lock >.venv/pip.log 2>&1 || $(NO_PACKAGES)
 	@. $(BIN)/activate && { maturin develop --skip-install --release --locked --quiet >.venv/core.log 2>&1 & }; \
-	( $(call PIP,runtime.lock) ); code=$$?; wait; exit $$code
+	( $(call INSTALL,.venv,runtime.lock) ); code=$$?; wait; exit $$code
 	@install -d -m 700 .dvc/tmp/site-cache && $(BIN)/dvc config --local core.site_cache_dir "$(CURDIR)/.dvc/tmp/site-cache"
 	@touch $@
 
 .venv/.installed: requirements.lock .venv/.runtime
 	@echo "installing the packages of the tests and linters ..."
-	@$(call PIP,requirements.lock)
+	@$(call INSTALL,.venv,requirements.lock)
 	@touch $@
 
 .venv/.core: .venv/.runtime $(CORE)
@@ -134,7 +145,7 @@ core: .venv/.core ## compile the core again where its sources changed
 lock: ## resolve the dependencies anew (needs uv)
 	uv pip compile $(LOCK) --extra dev pyproject.toml -o requirements.lock
 	uv pip compile $(LOCK) --constraints requirements.lock pyproject.toml -o runtime.lock
-	echo maturin | uv pip compile $(LOCK) --constraints requirements.lock - -o core/maturin.lock
+	printf '%s\n' maturin uv | uv pip compile $(LOCK) --constraints requirements.lock - -o core/maturin.lock
 	printf '%s\n' auditwheel check-wheel-contents maturin ziglang | uv pip compile $(LOCK) --constraints requirements.lock - -o core/wheel.lock
 	uv pip compile $(LOCK) benchmarks/requirements.in -o benchmarks/requirements.lock
 	uv pip compile $(LOCK) interop/requirements.in -o interop/requirements.lock
@@ -234,18 +245,18 @@ bench-task: setup ## the inside of an encode task, and readers of JSON lines
 
 .bench-venv/.installed: benchmarks/requirements.lock .venv/.installed
 	@$(BIN)/python -m venv .bench-venv
-	@.bench-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r benchmarks/requirements.lock
+	@$(call INSTALL,.bench-venv,benchmarks/requirements.lock)
 	@touch $@
 
 .interop-venv/.installed: interop/requirements.lock .venv/.installed
 	@$(BIN)/python -m venv .interop-venv
 	@echo "installing the tools whose formats are tested into .interop-venv ..."
-	@.interop-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r interop/requirements.lock
+	@$(call INSTALL,.interop-venv,interop/requirements.lock)
 	@touch $@
 
 .conform-venv/.installed: interop/conform.lock interop/tokenizers-1.0.lock .venv/.installed
 	@$(BIN)/python -m venv .conform-venv
-	@.conform-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r interop/conform.lock
+	@$(call INSTALL,.conform-venv,interop/conform.lock)
 	@.conform-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade --target .conform-venv/tokenizers-1.0 -r interop/tokenizers-1.0.lock
 	@touch $@
 
