@@ -29,7 +29,10 @@ def load(text: str) -> Any:
     {'a': [1, 'two']}
     """
     check(text, CHARACTERS_MAX)
-    return YAML(typ="safe", pure=True).load(text)
+    try:
+        return YAML(typ="safe").load(text)
+    except YAMLError:  # those of the parser in Python say more
+        return YAML(typ="safe", pure=True).load(text)
 
 
 def load_of_dvc(text: str) -> Any:

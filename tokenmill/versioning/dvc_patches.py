@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
+from functools import lru_cache
 from typing import Any
 
 from tokenmill.errors import VersionsError
@@ -34,8 +36,11 @@ def patched() -> Iterator[None]:
     load_yaml = YAML.load
 
     def load_bounded(yaml: Any, text: Any) -> Any:
-        if isinstance(text, str):  # DVC's own calls; other libraries pass open files
-            bounded_yaml.check(text, bounded_yaml.DVC_CHARACTERS_MAX)
+        if not isinstance(text, str):  # other libraries pass open files; DVC passes texts
+            return load_yaml(yaml, text)
+        if yaml.typ == ["safe"]:
+            return deepcopy(_read_safe(text, load_yaml))
+        bounded_yaml.check(text, bounded_yaml.DVC_CHARACTERS_MAX)
         return load_yaml(yaml, text)
 
     load_tree = Tree.load
@@ -65,6 +70,17 @@ def patched() -> Iterator[None]:
         patch.object(DvcIgnoreFilter, "walk", walk_seen),
     ):
         yield
+
+
+@lru_cache(maxsize=16)  # one build reads dvc.yaml, dvc.lock and params.yaml 30 times
+def _read_safe(text: str, load_yaml: Callable[[Any, str], Any]) -> Any:
+    """The values of a YAML document within the bounds. Callers copy them."""
+    from ruamel.yaml import YAML
+
+    from tokenmill.config import bounded_yaml
+
+    bounded_yaml.check(text, bounded_yaml.DVC_CHARACTERS_MAX)
+    return load_yaml(YAML(typ="safe"), text)
 
 
 def _checked(load: Callable[..., Any], *args: Any, **named: Any) -> Any:
