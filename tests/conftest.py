@@ -1,5 +1,6 @@
 """Projects of a test's own: a git and DVC repository in a temporary folder, with a small corpus."""
 
+import gc
 import json
 import os
 import re
@@ -22,10 +23,17 @@ from ruamel.yaml import YAML
 from tests.builders import in_process
 from tests.builders.in_process import Said
 from tests.builders.prefect_server import Server, make_database, prefect_home, standing_server
+from tests.times import Recorder
 from tokenmill.layout import PAGE_FILE
 
 REPOSITORY = Path(__file__).parent.parent
 SHARED = REPOSITORY.parent / "shared"
+
+_MEMORY = Path("/dev/shm")
+_MEMORY_BYTES_MIN = 8 * 2**30
+if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _MEMORY_BYTES_MIN:
+    # On a disk, builds wait for each file that they write: with three processes a third of the time.
+    os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
 
 settings.register_profile("no deadline", deadline=None)  # machines are shared and noisy
 settings.load_profile("no deadline")
@@ -36,6 +44,18 @@ os.environ.pop("PREFECT_API_URL", None)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, processes would take it over to ignore it
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the same in the background of a shell without job control
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Records the seconds of the test files, in the process that has the reports of all."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        config.pluginmanager.register(Recorder(config))
+
+
+def pytest_collection_finish() -> None:
+    """Keeps Python from looking for garbage among the modules, in a process where collecting takes a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)
@@ -84,7 +104,7 @@ class Project:
     def edited(self, name: str) -> Iterator[dict[str, Any]]:
         """What a YAML file holds, for the block to change; it is written afterwards."""
         path = self.root / name
-        yaml = YAML(typ="safe", pure=True)
+        yaml = YAML(typ="safe")  # with the parser in C, as the other one takes an eighth of the time of quick tests
         yaml.default_flow_style = False  # in braces, DVC does not read a URL without quotes
         found = yaml.load(path.read_text(encoding="utf-8"))
         yield found

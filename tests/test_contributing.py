@@ -99,6 +99,15 @@ def copy(tmp_path: Path) -> Copy:
     return Copy(root)
 
 
+@pytest.mark.parametrize("toys", ["format", "parameter error", "reading", "stage"])
+def test_toys_go_with_the_files_as_they_are(toys: str) -> None:
+    """So that a change which the toys have to follow fails before the slow tests that build with them."""
+    patches = "".join((TOYS / f"{toy}.patch").read_text(encoding="utf-8") for toy in toys.split())
+    command = ["git", "apply", "--check", "-"]
+    done = subprocess.run(command, input=patches, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stderr}\nApply it by hand, and write git's diff into tests/recipes."
+
+
 @pytest.mark.slow
 def test_a_format_is_added_by_its_recipe(copy: Copy) -> None:
     copy.follow("A file format", "format.patch")

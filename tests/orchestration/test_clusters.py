@@ -190,7 +190,7 @@ def stored(project: Project) -> dict[Path, tuple[int, int]]:
 @contextmanager
 def building(project: Project, server: Server, address: str) -> Iterator[subprocess.Popen[bytes]]:
     """A build on that cluster that has finished some of its units and works on the others."""
-    words = " ".join(f"w{i}" for i in range(100_000))
+    words = " ".join(f"w{i}" for i in range(25_000))
     for i in range(12):
         project.write(f"c{i}.jsonl", [f"{i} {words}"] * 6)
     project.set(run__engine="dask", run__address=address, run__workers=None)

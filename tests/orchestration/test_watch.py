@@ -124,15 +124,13 @@ def hanging(processes: list[psutil.Process]) -> Iterator[None]:
 
 @pytest.mark.parametrize(("number", "code"), [(None, 0), (signal.SIGINT, 130)])
 def test_a_server_that_hangs_stops_no_build(
-    project: Project, tmp_path: Path, prefect_database: Path, number: signal.Signals | None, code: int
+    project: Project, server: Server, number: signal.Signals | None, code: int
 ) -> None:
-    home = prefect_home(tmp_path / "home", prefect_database)
-    with standing_server(home) as server:
-        processes = processes_of(server)
-        with building(project, server.environment | IMPATIENT, n_documents=2) as process, hanging(processes):
-            if number:
-                process.send_signal(number)
-            assert process.wait(timeout=120) == code, said(project)
+    processes = processes_of(server)
+    with building(project, server.environment | IMPATIENT, n_documents=2) as process, hanging(processes):
+        if number:
+            process.send_signal(number)
+        assert process.wait(timeout=120) == code, said(project)
     words = said(project)
     assert "Traceback" not in words
     assert "it may not show how this build ended" in words
@@ -142,20 +140,16 @@ def test_a_server_that_hangs_stops_no_build(
         assert "Run `tokenmill build` to go on" in words
 
 
-def test_a_build_that_is_cancelled_on_a_server_that_then_hangs_ends(
-    project: Project, tmp_path: Path, prefect_database: Path
-) -> None:
-    home = prefect_home(tmp_path / "home", prefect_database)
-    with standing_server(home) as server:
-        processes = processes_of(server)
-        with building(project, server.environment | IMPATIENT) as process, ExitStack() as standing_still:
-            server.cancel(server.flow_run(f"build {project.root.name}"))
-            deadline = time.monotonic() + 60
-            while "cancelled on Prefect's server" not in said(project):
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            standing_still.enter_context(hanging(processes))
-            assert process.wait(timeout=60) == 143, said(project)
+def test_a_build_that_is_cancelled_on_a_server_that_then_hangs_ends(project: Project, server: Server) -> None:
+    processes = processes_of(server)
+    with building(project, server.environment | IMPATIENT) as process, ExitStack() as standing_still:
+        server.cancel(server.flow_run(f"build {project.root.name}"))
+        deadline = time.monotonic() + 60
+        while "cancelled on Prefect's server" not in said(project):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        standing_still.enter_context(hanging(processes))
+        assert process.wait(timeout=60) == 143, said(project)
     words = said(project)
     assert "Traceback" not in words
     assert "before the build began" not in words

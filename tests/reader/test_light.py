@@ -145,7 +145,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.slow
 def test_the_wheel_is_small_and_has_all_modules(wheel: Path) -> None:
     assert wheel.name == f"tokenmill_reader-{tokenmill.__version__}-py3-none-any.whl"
     assert wheel.stat().st_size <= WHEEL_BYTES_MAX
