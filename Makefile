@@ -13,9 +13,15 @@ export CARGO_PROFILE_DEV_DEBUG := false
 # Where it is set, each process compiles all Python files again: two thirds of the time in which `tokenmill status` answers.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest -n 3 --dist worksteal --durations 10
+# Compiles the core into tokenmill/, with further options $(1). pip takes a dozen seconds, so it installs the package only where pyproject.toml is newer.
+# Both stamps go first: one that is there says which core is in tokenmill/.
+COMPILE = rm -f .venv/.core .venv/.core-dev; . $(BIN)/activate && maturin develop $$(test $(BIN)/tokenmill -nt pyproject.toml && echo --skip-install) --release --locked --quiet $(1) >.venv/core.log 2>&1 || { tail -20 .venv/core.log; echo "The core could not be compiled (full log: .venv/core.log). Without a network its crates cannot be fetched: connect to one and run make again."; exit 1; }
+# What core-dev changes in the release profile, for the core's crate alone. Its folder is another one, as in one folder each would make the other compile again.
+# Without any optimization (opt-level=0) the tests take twice as long, and some run out of time; with 1 they take as long as with the release build.
+CORE_DEV := --target-dir core/target/dev $(addprefix --config profile.release.package.tokenmill-core.,incremental=true codegen-units=256 opt-level=1)
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: help audit check demo fuzz snapshots test test-conform test-faults test-interop test-lowest test-newest test-slow test-storage test-wheel lint docs reader wheel setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-first bench-hard bench-plan bench-reader bench-remap bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
+.PHONY: help audit check demo fuzz snapshots test test-conform test-faults test-interop test-lowest test-newest test-slow test-storage test-wheel lint docs reader wheel setup core core-dev lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-first bench-hard bench-plan bench-reader bench-remap bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
 
 help: ## what each target does
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1: \2/p' Makefile | awk -F': ' '{ printf "%-16s%s\n", $$1, substr($$0, length($$1) + 3) }'
@@ -25,7 +31,7 @@ demo: .venv/.core ## sample input, then the whole build
 	@$(BIN)/tokenmill build
 	@echo "the tokenizer is in data/tokenizer, the dataset in data/tokens; docs/tutorial.md goes on with documents of your own."
 
-check: setup ## in a minute: the tests near a room, its pages, lint, types, layers (ROOM="chat formats"; without: what differs from main)
+check: .venv/.installed $(if $(wildcard .venv/.core-dev),.venv/.core-dev,.venv/.core) ## in a minute: the tests near a room, its pages, lint, types, layers (ROOM="chat formats"; without: what differs from main)
 	@$(BIN)/python -m tests.check $(ROOM)
 
 test: setup ## every quick test
@@ -114,7 +120,9 @@ docs: setup ## the tables in docs/ that are made from the code, and the web site
 
 setup: .venv/.installed .venv/.core
 
-core: .venv/.core ## compile the core again where its sources changed
+core: .venv/.core ## compile the core again where its sources changed: a release build, which takes about a minute
+
+core-dev: .venv/.core-dev ## the same in seconds, almost without optimization, for messages and tests (by pytest: other targets bring back the release build)
 
 # What a build needs comes first, and the core is compiled while it is downloaded; the packages of the tests and linters come when they are asked for.
 .venv/.runtime: runtime.lock core/maturin.lock
@@ -138,9 +146,19 @@ core: .venv/.core ## compile the core again where its sources changed
 	@touch $@
 
 .venv/.core: .venv/.runtime $(CORE)
-	@echo "compiling the core, unless that is done ..."
-	@. $(BIN)/activate && maturin develop --release --locked --quiet >.venv/core.log 2>&1 || { tail -20 .venv/core.log; echo "The core could not be compiled (full log: .venv/core.log). Without a network its crates cannot be fetched: connect to one and run make again."; exit 1; }
+	@echo "compiling the core, unless that is done: a release build, about a minute (for messages and tests, make core-dev is quicker) ..."
+	@$(call COMPILE)
 	@touch $@
+
+.venv/.core-dev: .venv/.runtime $(CORE) | core/target/dev
+	@echo "compiling the core almost without optimization, some seconds (the first time about a minute) ..."
+	@$(call COMPILE,$(CORE_DEV))
+	@touch $@
+
+# The crates that the release build compiled serve here, too.
+core/target/dev: | .venv/.runtime
+	@rm -rf $@.part && mkdir -p $@.part && { test ! -d core/target/release || cp -a core/target/release $@.part; }
+	@mv $@.part $@
 
 lock: ## resolve the dependencies anew (needs uv)
 	uv pip compile $(LOCK) --extra dev pyproject.toml -o requirements.lock
