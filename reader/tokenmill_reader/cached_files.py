@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from tokenmill_reader import errors
 from tokenmill_reader.cache_folder import Lock, is_there
+from tokenmill_reader.child_python import command_of
 from tokenmill_reader.errors import ParamsError, StorageError
 from tokenmill_reader.manifest import DatasetFile
 from tokenmill_reader.quantities import size
@@ -129,12 +128,10 @@ class Fetcher:
         self.process: int = os.getpid()
         self._asking, self._url = threading.Lock(), dataset.url
         self.order: Sequence[Sequence[int]] | None = None
-        paths = os.pathsep.join(one or str(Path.cwd()) for one in sys.path)
         self._fetching = subprocess.Popen(
-            [sys.executable, "-m", "tokenmill_reader.fetch_process"],
+            command_of("tokenmill_reader.fetch_process"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": paths},
             text=True,
             encoding="utf-8",
             start_new_session=True,  # Ctrl-C is for this process, which then ends the other one

@@ -27,6 +27,7 @@ from tokenmill.chat.rendering import Renderer, Rendering, Way
 from tokenmill.chat.template import MEMORY_BYTES_MAX, ChatTemplate
 from tokenmill.errors import ChatError
 from tokenmill.process_memory import limit_memory
+from tokenmill_reader.child_python import command_of
 
 SECONDS_MAX = 60
 """The CPU time limit for one conversation."""
@@ -52,9 +53,8 @@ class _Process:
     """A rendering process."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-P", "-m", "tokenmill.chat.isolated", str(SECONDS_MAX)]
         self.process = subprocess.Popen(
-            command,
+            command_of("tokenmill.chat.isolated", str(SECONDS_MAX)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C in a terminal then reaches only the waiting process

@@ -3,7 +3,6 @@
 import argparse
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,6 +16,7 @@ from tokenmill.cli.versions import find_params
 from tokenmill.console import say
 from tokenmill.errors import BusyError, ParamsError, Terminated, TokenmillError
 from tokenmill.stages.notices import Notice, is_news
+from tokenmill_reader.child_python import command_of
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
@@ -130,8 +130,7 @@ def _serve(asked: argparse.Namespace) -> Answer:
             continue  # the previous refresh took longer than that
         say(f"serve: the next refresh is at {at:%F %H:%M %Z}")
         time.sleep(wait_s)
-        # -P: the project's folder may hold a folder named tokenmill.
-        command = [sys.executable, "-P", "-m", "tokenmill", "refresh", *options]
+        command = command_of("tokenmill", "refresh", *options)
         with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE if is_json else None) as run:
             try:
                 printed, _ = run.communicate()

@@ -28,7 +28,7 @@ SECONDS_MAX = 600
 """The time limit for one library."""
 
 _ANSWER_BYTES_MAX = 1 << 20
-_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TIKTOKEN_CACHE_DIR": "", "TRANSFORMERS_VERBOSITY": "error"}
+_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TIKTOKEN_CACHE_DIR": "", "TRANSFORMERS_VERBOSITY": "error", "PYTHONSAFEPATH": "1"}
 
 
 def subject_of(folder: Path) -> Subject:

@@ -10,6 +10,12 @@ PROGRAM_FILE = "conform.py"
 _MODULES = ("consumer.py", "consumers/[!_]*.py", "answer.py", "compare.py")
 """What becomes conform.py, in this order. No two of these modules may define the same name."""
 
+_WITHOUT_ITS_FOLDER = """\
+# Python puts the folder of a program in front of its path, and what lies beside a tokenizer is not to be imported.
+if __name__ == "__main__" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+    del sys.path[0]"""
+"""What conform.py begins with: until then it may import only what is built into Python."""
+
 _PARTS = re.compile(r'"""(.*?)"""\n+((?:(?:import|from) [^\n]+\n+)*)(.*)', re.DOTALL)
 """The docstring of a module, its imports, and the rest."""
 
@@ -28,11 +34,12 @@ def _program() -> str:
     imported: defaultdict[str, set[str]] = defaultdict(set)
     for line in "".join(imports for _, imports, _ in parts).split("\n"):
         start, _, names = line.partition(" import ")
-        if start and not start.startswith("from tokenmill."):
+        if start not in ("", "import sys") and not start.startswith("from tokenmill."):
             imported[start].update(names.split(", ") if names else ())
     by_kind = sorted(imported.items(), key=lambda item: (bool(item[1]), item[0]))
     lines = [f"{start} import {', '.join(sorted(names))}" if names else start for start, names in by_kind]
-    head = "\n".join([f'"""{docstring}"""', "", "from __future__ import annotations", "", *lines, ""])
+    first = ["from __future__ import annotations", "", "import sys", "", _WITHOUT_ITS_FOLDER]
+    head = "\n".join([f'"""{docstring}"""', "", *first, "", *lines, ""])
     sections = ["# " + comment.replace("\n", "\n# ") + f"\n\n\n{code}" for comment, _, code in others]
     return "\n\n".join([head, *sections, main])
 

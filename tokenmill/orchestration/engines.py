@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, chdir, contextmanager, nullcontext
+from contextlib import ExitStack, chdir, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
@@ -132,7 +132,11 @@ def _dask(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], 
     with ExitStack() as open_until_done:
         found = address
         if found is None:
-            with _contact("dask", None), dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS_MAX - 1}):
+            options = {
+                "distributed.scheduler.allowed-failures": _DEATHS_MAX - 1,
+                "distributed.nanny.pre-spawn-environ.PYTHONSAFEPATH": "1",  # for workers that replace those that died
+            }
+            with _contact("dask", None), dask.config.set(options), _safe_path():
                 local = distributed.LocalCluster(
                     n_workers=workers,
                     threads_per_worker=1,
@@ -179,7 +183,8 @@ def _ray(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], i
 
 @contextmanager
 def _ray_at(ray: Any, address: str | None, options: dict[str, Any]) -> Iterator[None]:
-    with _beside_tokenmill():
+    # Ray's workers import from the folder in which it is started, which must not be that of somebody else.
+    with chdir(Path(tokenmill.__file__).parent.parent):
         ray.init(address, **options)
     try:
         yield
@@ -188,13 +193,17 @@ def _ray_at(ray: Any, address: str | None, options: dict[str, Any]) -> Iterator[
 
 
 @contextmanager
-def _beside_tokenmill() -> Iterator[None]:
-    """Changes to a folder without another tokenmill for the block, because Ray's workers import from the folder in which `ray.init`
-    is called, and that may be a clone of tokenmill's repository."""
-    package = Path(tokenmill.__file__).parent
-    here = Path.cwd() / package.name
-    with chdir(package.parent) if here.is_dir() and here.resolve() != package.resolve() else nullcontext():
+def _safe_path() -> Iterator[None]:
+    """Lets Python processes that the block starts import nothing from the working folder. Afterwards the environment is as it was,
+    because a project's own commands inherit it."""
+    before = dict(os.environ)
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
         yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
 
 
 def _needed(engine: str, module: str) -> Any:

@@ -6,7 +6,6 @@ import re
 import secrets
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +26,7 @@ from tokenmill.errors import Terminated, TokenmillError
 from tokenmill.orchestration.address import check_standing, without_password
 from tokenmill.orchestration.home import Home
 from tokenmill.pipeline.build import Build
+from tokenmill_reader.child_python import command_of
 
 _START_S_MAX = 120.0
 _END_S_MAX = 10.0  # longer than an embedded server takes to write its records and end
@@ -158,7 +158,7 @@ class Server:
             os.environ["PREFECT_API_URL"] = url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
             self._said = tempfile.TemporaryFile()  # noqa: SIM115 — open until it has ended
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tokenmill.orchestration.embedded", str(listening.fileno())],
+                command_of("tokenmill.orchestration.embedded", str(listening.fileno())),
                 stdin=subprocess.PIPE,  # ends when this process does
                 stdout=subprocess.DEVNULL,
                 stderr=self._said,

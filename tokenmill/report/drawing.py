@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from tokenmill.process_memory import limit_memory
+from tokenmill_reader.child_python import command_of
 
 _VEGA_LITE = "6.4"
 """The version of Vega-Lite that the charts are written for, as plain JSON: importing Altair would take 0.3 s of each build."""
 
 _DRAW_S_MAX = 20
 _DATA_BYTES_MAX = 2_000_000_000
-_COMMAND = (sys.executable, "-P", "-m", "tokenmill.report.drawing")
 _NOT_DRAWN = "<p>This plot could not be drawn on this machine. Its numbers are in report.json.</p>"
 
 
@@ -58,7 +58,7 @@ def _drawn(charts: Sequence[str]) -> list[str]:
 
 def _process() -> subprocess.Popen[bytes]:
     pipe = subprocess.PIPE
-    return subprocess.Popen(_COMMAND, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command_of("tokenmill.report.drawing"), stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
 
 
 def main() -> None:
