@@ -13,9 +13,9 @@ from threading import Lock
 from typing import Literal
 
 from tokenmill.quantities import clock, size_of_total
-from tokenmill.terminal import as_shown
 from tokenmill_reader.passwords import without_passwords
 from tokenmill_reader.quantities import size
+from tokenmill_reader.terminal import as_shown
 
 Advance = Callable[[int, int], None]
 """Reports progress from any thread: the file bytes and the tokens that were done since the last call."""

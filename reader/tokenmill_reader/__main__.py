@@ -14,6 +14,7 @@ from tokenmill_reader.copy_check import check
 from tokenmill_reader.description import info, lines_of
 from tokenmill_reader.errors import EXIT_DONE, EXIT_ERROR, EXIT_NO, TokenmillError
 from tokenmill_reader.quantities import size
+from tokenmill_reader.terminal import as_shown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,9 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _info(asked.directory, asked.json) if asked.command == "info" else _check(asked.directory)
     except TokenmillError as error:
-        print("\n".join(error.lines), file=sys.stderr)
+        print(as_shown(error.lines), file=sys.stderr)
     except OSError as error:
-        print(f"{error.filename or asked.directory}: {error.strerror or error}.", file=sys.stderr)
+        print(as_shown(f"{error.filename or asked.directory}: {error.strerror or error}."), file=sys.stderr)
     return EXIT_ERROR
 
 
@@ -43,18 +44,16 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check(directory: str) -> int:
     found = check(directory)
-    for line in found.wrong:
-        print(line)
     if found.wrong:
-        print(f"{directory}: {len(found.wrong):,} wrong. Copy the dataset again.")
+        print(as_shown([*found.wrong, f"{directory}: {len(found.wrong):,} wrong. Copy the dataset again."]))
         return EXIT_NO
-    print(f"{directory}: {found.n_files:,} files, {size(found.n_bytes)}, as the manifest says.")
+    print(as_shown(f"{directory}: {found.n_files:,} files, {size(found.n_bytes)}, as the manifest says."))
     return EXIT_DONE
 
 
 def _info(directory: str, as_json: bool) -> int:
     found = info(directory)
-    print(json.dumps(found, indent=1, ensure_ascii=False) if as_json else "\n".join(lines_of(found)))
+    print(json.dumps(found, indent=1) if as_json else as_shown(lines_of(found)))
     return EXIT_DONE
 
 

@@ -28,6 +28,7 @@ from tokenmill_reader.errors import OutageError, StorageError, TokenmillError, V
 from tokenmill_reader.fetch_file import fetch_file, fetch_manifest
 from tokenmill_reader.manifest import DatasetFile
 from tokenmill_reader.object_errors import with_patience
+from tokenmill_reader.terminal import as_shown
 from tokenmill_reader.urls import RemoteDataset
 
 _N_AHEAD = 8  # files that are fetched ahead at the same time
@@ -263,7 +264,7 @@ def _end_with(parent: int) -> None:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(as_shown(line), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,20 @@
 import json
 import os
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.builders.document_sets import documents_dataset
 from tests.builders.processes import ended
-from tests.conftest import Project
+from tests.builders.small_tokenizer import small_tokenizer
+from tests.conftest import REPOSITORY, Project
 from tokenmill.cli.main import _of_project
+from tokenmill.conform.program import write_program
 from tokenmill.errors import CorpusError, ProjectCodeError
-from tokenmill.terminal import as_shown
+from tokenmill_reader.terminal import as_shown
 
 ODD = "\x1b]0;title\x07\nright\u202e"
 SHOWN = r"\x1b]0;title\x07\nright\u202e"
@@ -85,3 +90,41 @@ def test_a_build_ends_well_without_standard_streams(project: Project) -> None:
     assert ended(project.root, "build", stdin=None, stdout=None, stderr=None, preexec_fn=close).returncode == 0
     assert ended(project.root, "build", "--force", stdout=None, preexec_fn=lambda: os.close(1)).returncode == 0
     assert (Path(project.root) / "data/tokens/manifest.json").is_file()
+
+
+def odd_dataset(folder: Path) -> Path:
+    """A dataset with a file of an odd name, and a manifest that says that an odd program made it."""
+    made = documents_dataset(folder / ODD, [[[1, 2]]], ["megatron"])
+    (made / f"{ODD}.bin").touch()
+    values = json.loads((made / "manifest.json").read_bytes())
+    (made / "manifest.json").write_text(json.dumps({**values, "engine": f"{ODD}\x9b1m"}), encoding="utf-8")
+    return made
+
+
+def odd_conform(folder: Path) -> Path:
+    """conform.py beside a tokenizer whose golden.json gives odd names to texts, with ids that no library gives."""
+    made = small_tokenizer(folder / "tokenizer")
+    values = json.loads((made / "golden.json").read_bytes())
+    vectors = [{**one, "name": ODD, "ids": [0]} for one in values["vectors"]]
+    (made / "golden.json").write_text(json.dumps({**values, "vectors": vectors}), encoding="utf-8")
+    return write_program(made)
+
+
+PROGRAMS = {
+    "check": lambda folder: ["-m", "tokenmill_reader", "check", odd_dataset(folder)],
+    "check without a dataset": lambda folder: ["-m", "tokenmill_reader", "check", folder / ODD],
+    "info": lambda folder: ["-m", "tokenmill_reader", "info", odd_dataset(folder)],
+    "info --json": lambda folder: ["-m", "tokenmill_reader", "info", "--json", odd_dataset(folder)],
+    "conform.py": lambda folder: [odd_conform(folder), "--with", "tiktoken"],
+    "validate_encoder": lambda folder: ["-m", "tokenmill.analysis.validate_encoder", folder / ODD, folder],
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_no_program_that_is_shipped_prints_what_a_terminal_obeys(tmp_path: Path, program: str) -> None:
+    command = [sys.executable, *map(str, PROGRAMS[program](tmp_path))]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    said = (done.stdout + done.stderr).decode()
+    assert "title" in said and "Traceback" not in said
+    assert not any(odd in said for odd in ("\x1b", "\x9b", "\nright", "\u202e"))

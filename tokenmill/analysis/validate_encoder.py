@@ -19,10 +19,11 @@ from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import Batch, Shard, find_shards, read_batches
 from tokenmill.errors import CorpusError, TokenizerError, TokenmillError, of_the_machine
 from tokenmill.special_tokens import SpecialTokensInText
-from tokenmill.terminal import as_shown, prepare_streams
+from tokenmill.terminal import prepare_streams
 from tokenmill.tokenizer.formats.folder import content_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.tokenizer.tokenizers_engine import as_tokenizer_error
+from tokenmill_reader.terminal import as_shown
 
 EXIT_DIFFERENT = 1
 EXIT_USER_ERROR = 2
@@ -108,11 +109,13 @@ def _show(difference: Difference, tokenizer: Tokenizer) -> str:
         known = [tokenizer.token_bytes(id) if id <= tokenizer.id_max else b"?" for id in ids]
         return f"{ids}  {' '.join(repr(token.decode(errors='replace')) for token in known)}"
 
-    return (
-        f"{difference.document}: differs from token {difference.at}, byte {difference.byte} on\n"
-        f"  tokenmill   {shown(difference.ours)}\n"
-        f"  tokenizers  {shown(difference.theirs)}\n"
-        f"  text around {difference.text!r}"
+    return as_shown(
+        [
+            f"{difference.document}: differs from token {difference.at}, byte {difference.byte} on",
+            f"  tokenmill   {shown(difference.ours)}",
+            f"  tokenizers  {shown(difference.theirs)}",
+            f"  text around {difference.text!r}",
+        ]
     )
 
 
@@ -177,11 +180,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(_show(difference, tokenizer))
         return EXIT_DIFFERENT
     if tokenizer.engine != "core":
-        print(f"The engine is tokenizers itself: {tokenizer.engine_reason}.")
+        print(as_shown(f"The engine is tokenizers itself: {tokenizer.engine_reason}."))
     if compared.n_refused:
-        print(
-            f"{compared.n_refused} documents refused here; tokenizers drops bytes of them. First: {compared.first_refused}"
-        )
+        said = f"{compared.n_refused} documents refused here; tokenizers drops bytes of them. First: {compared.first_refused}"
+        print(as_shown(said))
     print(
         f"{compared.n_documents - compared.n_refused:,} documents equal, of {compared.n_documents:,} "
         f"({compared.text_bytes / 1e6:.1f} MB, {compared.n_tokens:,} tokens)."

@@ -33,9 +33,9 @@ from tokenmill.errors import (
     code_of,
 )
 from tokenmill.layout import PARAMS_FILE
-from tokenmill.terminal import as_shown
 from tokenmill_reader.passwords import without_passwords
 from tokenmill_reader.quantities import size
+from tokenmill_reader.terminal import as_shown
 
 _ADDRESSES_MIN = 1_500_000_000  # a small build aborted with 1,000 MB
 _SHOW_WARNING = warnings.showwarning

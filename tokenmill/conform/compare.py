@@ -23,12 +23,18 @@ from typing import Any
 from tokenmill.conform.answer import ASK, Result, answer
 from tokenmill.conform.consumer import WORDS, Subject
 from tokenmill.conform.consumers import CONSUMERS
+from tokenmill_reader.terminal import as_shown
 
 SECONDS_MAX = 600
 """The time limit for one library."""
 
 _ANSWER_BYTES_MAX = 1 << 20
-_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TIKTOKEN_CACHE_DIR": "", "TRANSFORMERS_VERBOSITY": "error", "PYTHONSAFEPATH": "1"}
+_ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "TIKTOKEN_CACHE_DIR": "",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "PYTHONSAFEPATH": "1",
+}
 
 
 def subject_of(folder: Path) -> Subject:
@@ -47,7 +53,7 @@ def subject_of(folder: Path) -> Subject:
 
 def note(line: str) -> None:
     """Prints a line to standard error at once."""
-    print(line, file=sys.stderr, flush=True)
+    print(as_shown(line), file=sys.stderr, flush=True)
 
 
 def compare(subject: Subject, names: Sequence[str], program: Path, say: Callable[[str], None] = note) -> list[Result]:
@@ -133,12 +139,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         subject = subject_of(Path(__file__).parent)
     except (OSError, ValueError, KeyError) as error:
-        parser.error(f"golden.json and card.json are needed beside this file: {error}")
+        parser.error(as_shown(f"golden.json and card.json are needed beside this file: {error}"))
     results = compare(subject, asked.names or list(CONSUMERS), Path(__file__))
     if asked.json:
         print(json.dumps([one._asdict() for one in results], indent=1))
     else:
-        print("\n".join(lines_of(results)).encode(errors="backslashreplace").decode())
+        print(as_shown(lines_of(results)))
     return exit_code(results, bool(asked.names))
 
 

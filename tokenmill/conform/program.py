@@ -1,9 +1,10 @@
-"""Writes conform.py, the program beside a tokenizer: the modules of this room in one file."""
+"""Writes conform.py, the program beside a tokenizer: the modules of this room, and how lines are printed, in one file."""
 
 import re
 from collections import defaultdict
 from pathlib import Path
 
+import tokenmill_reader.terminal
 from tokenmill.storage.atomic import write_atomic
 
 PROGRAM_FILE = "conform.py"
@@ -15,6 +16,9 @@ _WITHOUT_ITS_FOLDER = """\
 if __name__ == "__main__" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
     del sys.path[0]"""
 """What conform.py begins with: until then it may import only what is built into Python."""
+
+_LEFT_OUT = ("from __future__", "import sys", "from tokenmill")
+"""How the imports begin that conform.py has already, or does not need."""
 
 _PARTS = re.compile(r'"""(.*?)"""\n+((?:(?:import|from) [^\n]+\n+)*)(.*)', re.DOTALL)
 """The docstring of a module, its imports, and the rest."""
@@ -30,11 +34,12 @@ def write_program(directory: Path) -> Path:
 def _program() -> str:
     """The docstring of the last module, the imports from other packages, and then the code of each module."""
     files = [path for pattern in _MODULES for path in sorted(Path(__file__).parent.glob(pattern))]
+    files.insert(0, Path(tokenmill_reader.terminal.__file__))
     *others, (docstring, _, main) = parts = [_parts(path) for path in files]
     imported: defaultdict[str, set[str]] = defaultdict(set)
     for line in "".join(imports for _, imports, _ in parts).split("\n"):
         start, _, names = line.partition(" import ")
-        if start not in ("", "import sys") and not start.startswith("from tokenmill."):
+        if start and not start.startswith(_LEFT_OUT):
             imported[start].update(names.split(", ") if names else ())
     by_kind = sorted(imported.items(), key=lambda item: (bool(item[1]), item[0]))
     lines = [f"{start} import {', '.join(sorted(names))}" if names else start for start, names in by_kind]

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from tokenmill.corpus.kinds import kind_of
 from tokenmill.errors import of_the_machine
 from tokenmill.storage.atomic import write_atomic
+from tokenmill_reader.terminal import as_shown
 
 N_CODE_SHARDS = 3
 N_PROSE_SHARDS = 2
@@ -44,9 +45,9 @@ def main() -> None:
     parser.add_argument("directory", type=Path, metavar="DIR", help="the folder to write them into")
     asked = parser.parse_args()
     try:
-        print(make_sample(asked.directory))
+        print(as_shown(str(make_sample(asked.directory))))
     except OSError as error:
-        parser.exit(2, f"sample: error: {of_the_machine(error)}\n")
+        parser.exit(2, as_shown(f"sample: error: {of_the_machine(error)}") + "\n")
 
 
 def make_sample(directory: Path) -> str:

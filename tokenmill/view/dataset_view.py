@@ -14,12 +14,12 @@ from tokenmill.dataset.manifest import read_manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE, TOKENS_PER_ID_FILE
 from tokenmill.errors import ParamsError, TokenmillError
 from tokenmill.layout import TABLES_DIRECTORY, TOKENIZER_DIRECTORY
-from tokenmill.terminal import as_shown
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.view.documents import DocumentIndex, Documents
 from tokenmill.view.search import finder
 from tokenmill.view.vocabulary import Vocabulary
 from tokenmill_reader.boundaries import NO_LABEL
+from tokenmill_reader.terminal import as_shown
 
 _TEXT_CHARACTERS_MAX = 5_000  # that are encoded at once: an address has up to 64 kB
 _ROWS_MAX = 100  # of a list

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from tokenmill.errors import ParamsError, TokenmillError
-from tokenmill.terminal import as_shown
 from tokenmill.view.dataset_view import Asked, DatasetView
+from tokenmill_reader.terminal import as_shown
 
 _HOST = "127.0.0.1"
 _HOSTS = (_HOST, "localhost")

@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from tokenmill.analysis.locate import reading
 from tokenmill.errors import TokenizerError
-from tokenmill.terminal import as_shown
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.array_types import Ids
 from tokenmill_reader.checked_parquet import read_table
+from tokenmill_reader.terminal import as_shown
 
 
 class Vocabulary:
