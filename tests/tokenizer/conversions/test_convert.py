@@ -20,7 +20,7 @@ from tokenmill.cli.convert import _FORMATS
 from tokenmill.cli.main import main
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.conversions.convert import FORMATS, convert, read_form
-from tokenmill.tokenizer.conversions.gguf import PATTERNS
+from tokenmill.tokenizer.conversions.gguf import ARRAY, BOOL, FLOAT32, INT32, PATTERNS, STRING, UINT32, _file
 from tokenmill.tokenizer.conversions.llama_cpp_hash import CHECK_TEXT
 from tokenmill.tokenizer.conversions.pieces import document_of, merges_of
 
@@ -246,3 +246,143 @@ def test_the_command_has_the_lines_that_the_converter_of_models_lacks(
 
 def test_the_command_offers_all_formats() -> None:
     assert _FORMATS == FORMATS
+
+
+def gguf_file(path: Path, changes: dict[str, tuple[int, Any] | None]) -> Path:
+    """A GGUF of four pieces with some of its fields changed; None leaves one out."""
+    tokens = (STRING, ["<unk>", "<s>", "a", "b"])
+    fields: dict[str, tuple[int, Any] | None] = {
+        "tokenizer.ggml.model": (STRING, "llama"),
+        "tokenizer.ggml.tokens": (ARRAY, tokens),
+        "tokenizer.ggml.token_type": (ARRAY, (INT32, [2, 3, 1, 1])),
+        "tokenizer.ggml.scores": (ARRAY, (FLOAT32, [0.0, 0.0, -1.0, -2.0])),
+        "tokenizer.ggml.merges": (ARRAY, (STRING, [])),
+        "tokenizer.ggml.pre": (STRING, "gpt-2"),
+    }
+    changed = {f"tokenizer.{key}": value for key, value in changes.items()}
+    path.write_bytes(b"".join(_file({key: value for key, value in (fields | changed).items() if value is not None})))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        (
+            "ggml.model",
+            (ARRAY, (STRING, ["llama"])),
+            "ggml.model: expected gpt2 or llama; found 1 values of the type str",
+        ),
+        ("ggml.model", (UINT32, 7), "ggml.model: expected gpt2 or llama; found 7"),
+        ("ggml.tokens", (ARRAY, (INT32, [1, 2, 3, 4])), "ggml.tokens: expected texts; found 4 values of the type int"),
+        ("ggml.tokens", (STRING, "abcd"), "ggml.tokens: expected texts; found 'abcd'"),
+        ("ggml.tokens", (ARRAY, (STRING, ["<unk>", "<s>", "a", "a"])), "expected every piece once; found 'a' twice"),
+        (
+            "ggml.token_type",
+            (ARRAY, (FLOAT32, [2, 3, 1, 1])),
+            "token_type: expected 4 types; found 4 values of the type float",
+        ),
+        (
+            "ggml.token_type",
+            (ARRAY, (INT32, [2, 3, 1])),
+            "token_type: expected 4 types; found 3 values of the type int",
+        ),
+        ("ggml.token_type", (ARRAY, (INT32, [2, 3, 1, -1])), "token_type: expected types from 1 to 6; found -1"),
+        ("ggml.scores", (ARRAY, (STRING, ["x"] * 4)), "scores: expected 4 scores; found 4 values of the type str"),
+        ("ggml.scores", (ARRAY, (FLOAT32, [0, 0, float("nan"), 0])), "scores: expected numbers; found nan"),
+        ("ggml.scores", None, "scores: expected 4 scores; found none"),
+        ("ggml.add_space_prefix", (UINT32, 1), "add_space_prefix: expected true or false; found 1"),
+        ("ggml.bos_token_id", (STRING, "1"), "bos_token_id: expected an id; found '1'"),
+        ("ggml.bos_token_id", (BOOL, True), "bos_token_id: expected an id; found True"),
+        ("chat_template", (UINT32, 1), "chat_template: expected a text; found 1"),
+    ],
+)
+def test_a_field_of_a_gguf_of_another_type_is_named(
+    tmp_path: Path, key: str, value: tuple[int, Any] | None, message: str
+) -> None:
+    with pytest.raises(TokenizerError, match=re.escape(message)):
+        read_form(gguf_file(tmp_path / "x.gguf", {key: value}))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("ggml.pre", (ARRAY, (STRING, ["gpt-2"])), "pre: expected one of llama-bpe,"),
+        ("ggml.merges", (ARRAY, (INT32, [1])), "merges: expected texts; found 1 values of the type int"),
+        ("ggml.tokens", (ARRAY, (STRING, ["a", "b", "b", "c"])), "tokens: expected every token once; found 'b' twice"),
+        ("ggml.token_type", (ARRAY, (INT32, [1, 1, 1, 99])), "token_type: expected types from 0 to 6; found 99"),
+    ],
+)
+def test_a_field_of_a_byte_level_gguf_of_another_type_is_named(
+    tmp_path: Path, key: str, value: tuple[int, Any], message: str
+) -> None:
+    with pytest.raises(TokenizerError, match=re.escape(message)):
+        read_form(gguf_file(tmp_path / "x.gguf", {"ggml.model": (STRING, "gpt2"), key: value}))
+
+
+def test_fields_of_a_gguf_that_nobody_uses_may_be_anything(tmp_path: Path) -> None:
+    others = {"general.x": (ARRAY, (STRING, ["x"])), "ggml.eos_token_id": (INT32, -1), "ggml.bos_token_id": (INT32, 1)}
+    form = read_form(gguf_file(tmp_path / "x.gguf", others))
+    assert form.names == {"bos_token": "<s>"}
+
+
+def sparse_ids(tmp_path: Path) -> Path:
+    """A .tiktoken file whose last id is far beyond the others."""
+    tokens = [*(bytes([byte]) for byte in range(256)), b"ab"]
+    ids = [*range(256), 16_000_000]
+    lines = [b"%s %d\n" % (base64.b64encode(token), id) for token, id in zip(tokens, ids, strict=True)]
+    path = tmp_path / "sparse.tiktoken"
+    path.write_bytes(b"".join(lines))
+    return path
+
+
+def tekken_with(tmp_path: Path, **changes: Any) -> Path:
+    """A tekken.json with some of its values changed."""
+    path = tekken_file(tmp_path, [{"rank": 0, "token_str": "<s>", "is_control": True}])
+    values = json.loads(path.read_bytes())
+    values["config"] |= changes.pop("config", {})
+    path.write_text(json.dumps(values | changes), encoding="utf-8")
+    return path
+
+
+def test_a_number_of_special_tokens_beyond_the_file_takes_no_memory(tmp_path: Path) -> None:
+    many = {"default_num_special_tokens": 30_000_000, "default_vocab_size": 30_000_256}
+    with pytest.raises(
+        TokenizerError,
+        match=r"default_num_special_tokens: expected 65,537 at most, since the file lists 1; found 30,000,",
+    ):
+        read_form(tekken_with(tmp_path, config=many))
+
+
+def test_a_gguf_of_more_ids_than_tokens_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match="15,999,744 ids have no token; 65,536 may have none"):
+        convert(sparse_ids(tmp_path), tmp_path / "there", "gguf", "gpt2")
+
+
+@pytest.mark.parametrize(
+    ("listed", "message"),
+    [
+        ([{"rank": -1, "token_str": "<s>"}], "special_tokens[0].rank: expected 0, its place; found -1"),
+        (
+            [{"rank": 0, "token_str": "a"}, {"rank": 0, "token_str": "b"}],
+            "special_tokens[1].rank: expected 1, its place; found 0",
+        ),
+        ([{"rank": 0, "token_str": "a"}, {"rank": 1, "token_str": "a"}], "expected every token once; found 'a' twice"),
+        ([{"rank": 0, "token_str": "<SPECIAL_2>"}], "expected every token once; found '<SPECIAL_2>' twice"),
+    ],
+)
+def test_a_special_token_of_a_tekken_json_has_one_place(tmp_path: Path, listed: Any, message: str) -> None:
+    with pytest.raises(TokenizerError, match=re.escape(message)):
+        read_form(tekken_with(tmp_path, special_tokens=listed))
+
+
+@pytest.mark.parametrize(
+    ("id", "message"), [(5, r"expected every token once; found b'\x05' twice"), (None, "vocab[256].rank: expected 256")]
+)
+def test_a_token_of_a_tekken_json_has_one_place(tmp_path: Path, id: int | None, message: str) -> None:
+    values = json.loads(tekken_with(tmp_path).read_bytes())
+    if id is None:
+        values["vocab"][256]["rank"] = -1
+    else:
+        values["vocab"][256]["token_bytes"] = values["vocab"][id]["token_bytes"]
+    with pytest.raises(TokenizerError, match=re.escape(message)):
+        read_form(tekken_with(tmp_path, vocab=values["vocab"]))

@@ -19,6 +19,8 @@ PATTERNS = {
 """What llama.cpp calls split patterns, as `tokenizer.ggml.pre`. Two of its names are left out, because their ids differ (llama.cpp
 of October 2026): gpt-4o ends a word at a combining mark, unlike o200k (51 of 2,060 texts), and deepseek-llm splits some runs of
 different white space in another way than deepseek (3 of 2,000)."""
+_UNUSED_MAX = 2**16
+"""So many ids, or as many as there are tokens, may have no token: each of them gets a text."""
 _TAKES_WHOLE_TOKENS = ("llama-bpe",)
 """Where llama.cpp does what `ignore_merges` says: a pre-token that is a token becomes that token."""
 
@@ -78,6 +80,12 @@ def _byte_level(form: Form, model: Model) -> dict[str, tuple[int, Any]]:
     texts = {id: characters_of(token) for id, token in model.tokens.items()}
     texts |= {id: one.text for id, one in added.items()}
     ids = range(max(texts) + 1)
+    if len(ids) - len(texts) > (n_unused_max := max(_UNUSED_MAX, len(texts))):
+        raise form.cannot(
+            "a GGUF of llama.cpp",
+            "model.vocab",
+            f"it has a text for every id, and {len(ids) - len(texts):,} ids have no token; {n_unused_max:,} may have none",
+        )
 
     def kind(id: int) -> int:
         if id in added:

@@ -1,9 +1,11 @@
 """Reads the vocabulary of a GGUF file, with or without a model behind it."""
 
+import math
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from tokenmill.errors import TokenizerError, shown
 from tokenmill.pretokenizers import patterns
@@ -26,6 +28,7 @@ _NUMBERS = {
     11: "<q",
     12: "<d",
 }
+_T = TypeVar("_T")
 _VERSIONS = (2, 3)
 _FIELDS_MAX = 2**16
 _ITEMS_MAX = 2**24
@@ -40,32 +43,72 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, str], str | None]:
     """The tokenizer.json of a GGUF file, its special tokens by name, and its chat template. Raises TokenizerError, also for a split
     that has no name here."""
     with open(path, "rb", opener=open_regular) as file:
-        fields = _Reader(file, str(path)).fields()
-    kind = fields.get("tokenizer.ggml.model")
-    tokens = _texts(fields, "tokenizer.ggml.tokens", path)
-    types = fields.get("tokenizer.ggml.token_type", [Kind.NORMAL] * len(tokens))
-    if not isinstance(types, list) or len(types) != len(tokens):
-        raise _wrong(path, "tokenizer.ggml.token_type", f"{len(tokens):,} types", types)
-    make: dict[Any, Callable[..., dict[str, Any]]] = {"gpt2": _byte_level, "llama": _characters}
-    if kind not in make:
-        raise _wrong(path, "tokenizer.ggml.model", " or ".join(make), kind)
-    document = make[kind](fields, tokens, types, path)
+        fields = _Fields(_Reader(file, str(path)).fields(), str(path))
+    kind = fields.one("tokenizer.ggml.model", str, " or ".join(_MAKE))
+    if kind not in _MAKE:
+        raise fields.wrong("tokenizer.ggml.model", " or ".join(_MAKE), kind)
+    tokens = fields.some("tokenizer.ggml.tokens", str, "texts")
+    document = _MAKE[kind](fields, tokens)
     names = {}
     for key, name in _NAMES.items():
-        id = fields.get(f"tokenizer.ggml.{key}_token_id")
-        if isinstance(id, int) and id < len(tokens):
+        id = fields.one(f"tokenizer.ggml.{key}_token_id", int, "an id", default=-1)
+        if 0 <= id < len(tokens):  # files say -1, also as the largest uint32, for none
             names[name] = tokens[id]
-    template = fields.get("tokenizer.chat_template")
-    return document, names, template if isinstance(template, str) else None
+    return document, names, fields.one("tokenizer.chat_template", str, "a text", default="") or None
 
 
-def _byte_level(fields: dict[str, Any], tokens: list[str], types: list[int], path: Path) -> dict[str, Any]:
-    pre = fields.get("tokenizer.ggml.pre")
+class _Fields:
+    """The keys and values of a file, which are checked when they are used."""
+
+    def __init__(self, values: dict[str, Any], place: str) -> None:
+        self._values, self.place = values, place
+
+    def one(self, key: str, type_: type[_T], expected: str, default: _T | None = None) -> _T:
+        """A value of exactly this type. Raises TokenizerError for another one, and for a missing one without a default."""
+        found = self._values.get(key, default)
+        if type(found) is not type_:
+            raise self.wrong(key, expected, found)
+        return found
+
+    def some(self, key: str, type_: type[_T], expected: str, n: int | None = None) -> list[_T]:
+        """A list of `n` values of exactly this type. Raises TokenizerError."""
+        found = self._values.get(key)
+        if not isinstance(found, list) or n not in (None, len(found)) or set(map(type, found)) - {type_}:
+            raise self.wrong(key, expected if n is None else f"{n:,} {expected}", found)
+        return found
+
+    def types(self, tokens: list[str], expected: range) -> list[int]:
+        """The type of each token; normal ones without the key."""
+        key = "tokenizer.ggml.token_type"
+        if key not in self._values:
+            return [Kind.NORMAL] * len(tokens)
+        found = self.some(key, int, "types", len(tokens))
+        if others := [kind for kind in found if kind not in expected]:
+            raise self.wrong(key, f"types from {expected[0]} to {expected[-1]}", others[0])
+        return found
+
+    def wrong(self, key: str, expected: str, found: object) -> TokenizerError:
+        """The error for a value that is none of those that are expected."""
+        what = "none" if found is None else shown(found)
+        if isinstance(found, list):
+            what = f"{len(found):,} values of the type {' or '.join(sorted({type(one).__name__ for one in found})) or 'none'}"
+        return TokenizerError(f"{self.place}: {key}", f"expected {expected}; found {what}.")
+
+
+def _byte_level(fields: _Fields, tokens: list[str]) -> dict[str, Any]:
+    types = fields.types(tokens, range(Kind.BYTE + 1))
+    pre = fields.one("tokenizer.ggml.pre", str, f"one of {', '.join(_PATTERN_OF)}")
     if pre not in _PATTERN_OF:
-        raise _wrong(path, "tokenizer.ggml.pre", f"one of {', '.join(_PATTERN_OF)}", pre)
-    merges = [tuple(line.split(" ", 1)) for line in _texts(fields, "tokenizer.ggml.merges", path)]
+        raise fields.wrong("tokenizer.ggml.pre", f"one of {', '.join(_PATTERN_OF)}", pre)
+    merges = [line.split(" ", 1) for line in fields.some("tokenizer.ggml.merges", str, "texts")]
     if bad := next((pair for pair in merges if len(pair) != 2), None):
-        raise _wrong(path, "tokenizer.ggml.merges", "two tokens with a space between", bad[0])
+        raise fields.wrong("tokenizer.ggml.merges", "two tokens with a space between", bad[0])
+    vocab: dict[str, int] = {}
+    for id, text in enumerate(tokens):
+        if types[id] != Kind.UNUSED and vocab.setdefault(text, id) != id:
+            raise TokenizerError(
+                f"{fields.place}: tokenizer.ggml.tokens", f"expected every token once; found {text!r:.60} twice."
+            )
     steps = patterns.steps_of(_PATTERN_OF[pre])
     return {
         "version": "1.0",
@@ -76,43 +119,36 @@ def _byte_level(fields: dict[str, Any], tokens: list[str], types: list[int], pat
         ],
         "pre_tokenizer": pre_tokenizer_of(steps, add_prefix_space=False),
         "decoder": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
-        "model": {
-            "type": "BPE",
-            "ignore_merges": pre == "llama-bpe",
-            "vocab": {text: id for id, text in enumerate(tokens) if types[id] != Kind.UNUSED},
-            "merges": [list(pair) for pair in merges],
-        },
+        "model": {"type": "BPE", "ignore_merges": pre == "llama-bpe", "vocab": vocab, "merges": merges},
     }
 
 
-def _characters(fields: dict[str, Any], tokens: list[str], types: list[int], path: Path) -> dict[str, Any]:
-    scores = fields.get("tokenizer.ggml.scores")
-    if not isinstance(scores, list) or len(scores) != len(tokens):
-        raise _wrong(path, "tokenizer.ggml.scores", f"{len(tokens):,} scores", scores)
-    if others := [kind for kind in types if kind not in list(Kind)]:
-        raise _wrong(path, "tokenizer.ggml.token_type", "types of SentencePiece, 1 to 6", others[0])
+def _characters(fields: _Fields, tokens: list[str]) -> dict[str, Any]:
+    types = fields.types(tokens, range(Kind.NORMAL, Kind.BYTE + 1))
+    scores = fields.some("tokenizer.ggml.scores", float, "scores", len(tokens))
+    if others := [score for score in scores if not math.isfinite(score)]:
+        raise fields.wrong("tokenizer.ggml.scores", "numbers", others[0])
     pieces = [Piece(text, score, Kind(kind)) for text, score, kind in zip(tokens, scores, types, strict=True)]
-    adds_mark = fields.get("tokenizer.ggml.add_space_prefix", True) is True
-    return document_of(pieces, False, Normalization(None, adds_mark, joins_spaces=False), str(path))
+    adds_mark = fields.one("tokenizer.ggml.add_space_prefix", bool, "true or false", default=True)
+    return document_of(pieces, False, Normalization(None, adds_mark, joins_spaces=False), fields.place)
 
 
-def _texts(fields: dict[str, Any], key: str, path: Path) -> list[str]:
-    found = fields.get(key)
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise _wrong(path, key, "texts", found)
-    return found
-
-
-def _wrong(path: Path, key: str, expected: str, found: object) -> TokenizerError:
-    what = f"{len(found):,} values" if isinstance(found, list) else "none" if found is None else shown(found)
-    return TokenizerError(f"{path}: {key}", f"expected {expected}; found {what}.")
+_MAKE: dict[str, Callable[[_Fields, list[str]], dict[str, Any]]] = {"gpt2": _byte_level, "llama": _characters}
+_USED = {
+    *(f"tokenizer.ggml.{name}" for name in ("model", "tokens", "token_type", "pre", "merges", "scores")),
+    *(f"tokenizer.ggml.{key}_token_id" for key in _NAMES),
+    "tokenizer.ggml.add_space_prefix",
+    "tokenizer.chat_template",
+}
+"""The keys whose values are kept."""
 
 
 class _Reader:
     """Reads the keys and values at the begin of a GGUF file, with bounds."""
 
     def __init__(self, file: BinaryIO, place: str) -> None:
-        self._file, self._place, self._left = file, place, _BYTES_MAX
+        self._file, self._place = file, place
+        self._left = min(_BYTES_MAX, os.fstat(file.fileno()).st_size)
 
     def fields(self) -> dict[str, Any]:
         """The values by their keys."""
@@ -123,11 +159,29 @@ class _Reader:
             raise TokenizerError(self._place, f"expected GGUF version 2 or 3; found {version}.")
         if n_fields > _FIELDS_MAX:
             raise self._damaged(f"{n_fields:,} keys")
-        found = {}
+        found: dict[str, Any] = {}
         for _ in range(n_fields):
-            key = self._string()
-            found[key] = self._value(*self._numbers("<I"))
+            key, (kind,) = self._string(), self._numbers("<I")
+            if key in found:
+                raise self._damaged(f"the key {key!r:.60} twice")
+            found[key] = self._value(kind) if key in _USED else self._pass(kind)
         return found
+
+    def _pass(self, kind: int) -> None:
+        """Passes over a value that nobody looks at."""
+        if kind == STRING:
+            self._take(*self._numbers("<Q"))
+        elif kind in _NUMBERS:
+            self._take(struct.calcsize(_NUMBERS[kind]))
+        elif kind == ARRAY:
+            inner, n_items = self._numbers("<IQ")
+            if inner in _NUMBERS:
+                self._take(struct.calcsize(_NUMBERS[inner]) * n_items)
+            else:
+                for _ in range(n_items):
+                    self._pass(inner)
+        else:
+            raise self._damaged(f"a value of the type {kind}")
 
     def _value(self, kind: int) -> Any:
         if kind == STRING:
@@ -159,11 +213,8 @@ class _Reader:
     def _take(self, n_bytes: int) -> bytes:
         self._left -= n_bytes
         if self._left < 0:
-            raise self._damaged(f"more than {_BYTES_MAX:,} bytes before the tensors")
-        content = self._file.read(n_bytes)
-        if len(content) < n_bytes:
-            raise self._damaged("its end")
-        return content
+            raise self._damaged(f"its end, or more than {_BYTES_MAX:,} bytes before the tensors")
+        return self._file.read(n_bytes)
 
     def _damaged(self, found: str) -> TokenizerError:
         return TokenizerError(self._place, f"expected keys and values of GGUF; found {found}.", "Fetch the file again.")

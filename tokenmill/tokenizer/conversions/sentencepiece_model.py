@@ -1,6 +1,7 @@
 """SentencePiece's .model files, read and written without its library. Source: sentencepiece_model.proto."""
 
 import base64
+import math
 import struct
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,9 @@ def _piece(found: dict[int, int | bytes], place: str) -> Piece:
     text, score, kind = found.get(_TEXT), found.get(_SCORE, bytes(4)), found.get(_KIND, Kind.NORMAL)
     try:
         assert isinstance(text, bytes) and isinstance(score, bytes) and isinstance(kind, int) and text
-        return Piece(text.decode(), struct.unpack("<f", score)[0], Kind(kind))
+        [number] = struct.unpack("<f", score)
+        assert math.isfinite(number)
+        return Piece(text.decode(), number, Kind(kind))
     except (AssertionError, ValueError, struct.error):
         raise TokenizerError(
             place, "expected a text, a score and a type; found others.", "Fetch the file again."

@@ -6,10 +6,11 @@ import base64
 import binascii
 import json
 from itertools import zip_longest
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from tokenmill.errors import TokenizerError
+from tokenmill.errors import TokenizerError, shown
 from tokenmill.pretokenizers import patterns
 from tokenmill.tokenizer.conversions.forms import Form, not_merged
 from tokenmill.tokenizer.formats import tiktoken_file, tokenizer_json
@@ -18,6 +19,9 @@ from tokenmill.tokenizer.model import Model
 from tokenmill_reader.regular_files import read
 
 NAME = "tekken.json"
+_Token = TypeVar("_Token", str, bytes)
+_UNLISTED_MAX = 2**16
+"""A file may have so many special tokens without a text, or as many as it has tokens: mistral-common makes up a text for each."""
 _TOKEN = {"rank": int, "token_bytes": str}
 _SPECIAL = {"rank": int, "token_str": str}
 _SHAPE = {
@@ -75,19 +79,39 @@ def _document_of(path: Path) -> dict[str, Any]:
             f"expected {n_special:,} special tokens and {n_own:,} others, or more of them; found {len(listed):,} and "
             f"{len(found['vocab']):,}.",
         )
-    special = {f"<SPECIAL_{rank}>": rank for rank in range(n_special)}
-    special = {text: rank for text, rank in special.items() if rank >= len(listed)}
-    special |= {one["token_str"]: one["rank"] for one in listed}
-    ranks = {}
+    if n_special - len(listed) > (n_unlisted_max := max(_UNLISTED_MAX, len(found["vocab"]))):
+        raise TokenizerError(
+            f"{path}: config.default_num_special_tokens",
+            f"expected {len(listed) + n_unlisted_max:,} at most, since the file lists {len(listed):,}; found {n_special:,}.",
+        )
+    special = {}
+    for rank, one in enumerate(sorted(listed, key=itemgetter("rank"))):
+        _check_place(one, rank, f"{path}: special_tokens[{rank}]")
+        _put(special, one["token_str"], rank, f"{path}: special_tokens[{rank}]")
+    for rank in range(len(listed), n_special):
+        _put(special, f"<SPECIAL_{rank}>", rank, f"{path}: special_tokens")
+    ranks: dict[bytes, int] = {}
     for rank, one in enumerate(found["vocab"][:n_own]):
+        where = f"{path}: vocab[{rank}]"
+        _check_place(one, rank, where)
         try:
-            ranks[base64.b64decode(one["token_bytes"], validate=True)] = n_special + rank
+            token = base64.b64decode(one["token_bytes"], validate=True)
         except (ValueError, binascii.Error):
-            raise TokenizerError(
-                f"{path}: vocab[{rank}].token_bytes", "expected base64; found something else."
-            ) from None
+            raise TokenizerError(f"{where}.token_bytes", "expected base64; found something else.") from None
+        _put(ranks, token, n_special + rank, where)
     model = tiktoken_file.model_of(ranks, patterns.steps_of(config["pattern"]), special, str(path))
     return tokenizer_json.document_of(tiktoken_file.with_own_ranks(model))
+
+
+def _check_place(one: dict[str, Any], rank: int, where: str) -> None:
+    """Raises TokenizerError unless the rank is the place in the list, as mistral-common expects."""
+    if one["rank"] != rank:
+        raise TokenizerError(f"{where}.rank", f"expected {rank}, its place; found {shown(one['rank'])}.")
+
+
+def _put(ids: dict[_Token, int], token: _Token, id: int, where: str) -> None:
+    if ids.setdefault(token, id) != id:
+        raise TokenizerError(where, f"expected every token once; found {token!r:.60} twice.")
 
 
 def files_of(form: Form) -> dict[str, bytes]:
