@@ -5,30 +5,114 @@
            megatron/part-00001.bin.1048576.partial     the begin of one of 1,048,576 bytes; it counts as whole for the limit
            .locks/megatron%2Fpart-00000.bin            locked shared while the file is in use, alone while it is fetched or removed
 
-The locks are those of flock: the system takes them back from a process that is killed.
+The locks are those of flock: the system takes them back from a process that is killed. The text of a lock says which file was
+compared with its digest last: a file that was changed or replaced since has another inode, size or time, and is compared again.
+Only the user who owns the folder may look into it.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import glob
 import os
+import stat
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO, cast
 
+from tokenmill_reader.errors import StorageError
 from tokenmill_reader.manifest import MANIFEST_FILE, DatasetFile
+from tokenmill_reader.regular_files import sha256_file
 
 _LOCKS = ".locks"
 _SPACE = "%space"  # no name of a file: those have each % as %25
 _PARTIAL = ".partial"
+_RECORD_BYTES_MAX = 200
+_DIGITS_MAX = 18  # of the number of bytes in the name of a partial file
+_POLL_S = (0.002, 0.1)  # the first and the longest pause while another process holds a lock
+_STILL_S_MIN = 20.0  # longer than a digest of what was fetched of a file takes
+
+
+def make_folder(folder: Path) -> None:
+    """Makes the folder, for this user alone. Raises StorageError if another user has made it, who could change what is in it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise StorageError(
+            folder,
+            f"expected a folder of the user with the number {os.geteuid()}; found one of {found.st_uid}, or a link.",
+            "Name another folder as cache, in which nobody else may write.",
+        )
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        folder.chmod(0o700)
 
 
 def is_there(folder: Path, file: DatasetFile) -> bool:
-    """Whether a whole file is in the folder."""
+    """Whether a whole file is in the folder that is unchanged since it was compared with its digest."""
+    identity = _identity(folder / file.name, file.n_bytes)
+    if not identity:
+        return False
     try:
-        return (folder / file.name).stat().st_size == file.n_bytes
+        with open_own(_lock_path(folder, file.name), os.O_RDONLY) as record:
+            return record.read(_RECORD_BYTES_MAX) == identity
     except FileNotFoundError:
         return False
+
+
+def is_right(folder: Path, file: DatasetFile) -> bool:
+    """Whether a file, whose lock is held alone, is there and has its digest; one that has not is removed."""
+    path = folder / file.name
+    if is_there(folder, file):
+        return True
+    if not (identity := _identity(path, file.n_bytes)):
+        return False
+    if sha256_file(path) != file.sha256 or _identity(path, file.n_bytes) != identity:
+        path.unlink()
+        return False
+    record_right(folder, file)
+    return True
+
+
+def record_right(folder: Path, file: DatasetFile) -> None:
+    """Notes that a file, whose lock is held alone, has its digest."""
+    with open_own(_lock_path(folder, file.name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as record:
+        record.write(_identity(folder / file.name, file.n_bytes))
+
+
+def _identity(path: Path, n_bytes: int) -> bytes:
+    """What tells a file from another one, and from what it was before a change. Empty for a file of another size, for none, and for
+    what is no regular file."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return b""
+    if not stat.S_ISREG(found.st_mode) or found.st_size != n_bytes:
+        return b""
+    return b"%d %d %d %d" % (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def open_own(path: Path, flags: int) -> BinaryIO:
+    """Opens a regular file of the folder, and follows no link. Raises StorageError for what is none."""
+    descriptor = -1
+    with suppress(IsADirectoryError):
+        try:
+            descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENXIO):
+                raise
+    if descriptor >= 0 and stat.S_ISREG(os.fstat(descriptor).st_mode):
+        mode = {os.O_RDONLY: "rb", os.O_WRONLY: "wb", os.O_RDWR: "r+b"}[flags & os.O_ACCMODE]
+        return cast(BinaryIO, open(descriptor, mode, buffering=0))  # noqa: PTH123 — a descriptor
+    if descriptor >= 0:
+        os.close(descriptor)
+    raise StorageError(path, "expected a file; found a link, a folder or a device.", "Remove it.")
+
+
+def _lock_path(folder: Path, name: str) -> Path:
+    return folder / _LOCKS / name.replace("%", "%25").replace("/", "%2F")
 
 
 def partial_path(folder: Path, file: DatasetFile) -> Path:
@@ -41,31 +125,61 @@ class Lock:
     nothing refers to it."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        path = folder / _LOCKS / name.replace("%", "%25").replace("/", "%2F")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._folder, self._name, self._path = folder, name, _lock_path(folder, name)
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._file: BinaryIO | None = open_own(self._path, os.O_RDWR | os.O_CREAT)
 
-    def share(self) -> None:
-        """Waits until no one holds it alone, and holds it together with others."""
-        fcntl.flock(self._file, fcntl.LOCK_SH)
+    def share(self, patience_s: float) -> None:
+        """Waits until no one holds it alone, and holds it together with others. Raises StorageError as `wait` does."""
+        self.wait(lambda: self._try(fcntl.LOCK_SH), patience_s)
 
-    def take(self) -> None:
-        """Waits until no one holds it, and holds it alone."""
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+    def take(self, patience_s: float) -> None:
+        """Waits until no one holds it, and holds it alone. Raises StorageError as `wait` does."""
+        self.wait(self.try_take, patience_s)
 
     def try_take(self) -> bool:
         """Holds it alone if no one holds it."""
+        return self._try(fcntl.LOCK_EX)
+
+    def wait(self, is_done: Callable[[], bool], patience_s: float) -> None:
+        """Waits until `is_done()`. Raises StorageError if the process that holds the lock does nothing for the file for so long."""
+        pause_s, longest_s = _POLL_S
+        state, since_s = self._state(), time.monotonic()
+        while not is_done():
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, longest_s)
+            if (now := self._state()) != state:
+                state, since_s = now, time.monotonic()
+            elif (waited_s := time.monotonic() - since_s) > max(patience_s, _STILL_S_MIN):
+                raise StorageError(
+                    self._path,
+                    f"another process holds this lock, and has not gone on with {self._name} for {waited_s:.0f} s.",
+                    f"End that process (`lsof {self._path}` says which), or name another folder as cache.",
+                )
+
+    def _state(self) -> list[tuple[int, int]]:
+        """Changes as long as the file is fetched."""
+        path = self._folder / self._name
+        files = [path, *path.parent.glob(f"{glob.escape(path.name)}.*{_PARTIAL}")]
+        found = []
+        for one in files:
+            with suppress(OSError):
+                found.append((one.lstat().st_size, one.lstat().st_mtime_ns))
+        return found
+
+    def _try(self, operation: int) -> bool:
+        assert self._file is not None
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file, operation | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
 
     def release(self) -> None:
         """Ends it."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def __enter__(self) -> Lock:
         return self
@@ -74,7 +188,7 @@ class Lock:
         self.release()
 
     def __del__(self) -> None:
-        if getattr(self, "_file", -1) >= 0:
+        if getattr(self, "_file", None) is not None:
             self.release()
 
 
@@ -85,6 +199,7 @@ def make_room(
     next_use: Callable[[str], float],
     kept: Collection[DatasetFile],
     latest: float,
+    patience_s: float,
 ) -> bool:
     """Reserves room for a file whose lock is held, by its partial file, after it has removed others; False if there is none.
 
@@ -92,7 +207,7 @@ def make_room(
     of `kept`, for which there is room besides. `next_use`: how soon a file is needed, by its name.
     """
     with Lock(folder, _SPACE) as lock:
-        lock.take()
+        lock.take(patience_s)
         partial = partial_path(folder, file)
         partial.parent.mkdir(parents=True, exist_ok=True)
         if cache_bytes is not None:
@@ -107,7 +222,7 @@ def make_room(
                     free += held[name][0]
             if free < file.n_bytes:
                 return False
-        partial.touch()
+        open_own(partial, os.O_WRONLY | os.O_CREAT).close()
         return True
 
 
@@ -131,9 +246,9 @@ def _files(folder: Path) -> Iterator[tuple[str, tuple[int, str]]]:
             relative = path[start:]
             if relative.startswith(MANIFEST_FILE):
                 continue
-            if name.endswith(_PARTIAL):
-                relative, _, n_bytes = relative[: -len(_PARTIAL)].rpartition(".")
-                yield relative, (int(n_bytes), path)
+            whole, _, n_bytes = relative[: -len(_PARTIAL)].rpartition(".")
+            if name.endswith(_PARTIAL) and n_bytes.isdecimal() and len(n_bytes) <= _DIGITS_MAX:
+                yield whole, (int(n_bytes), path)
             else:
                 with suppress(FileNotFoundError):
-                    yield relative, (Path(path).stat().st_size, path)
+                    yield relative, (Path(path).lstat().st_size, path)

@@ -20,6 +20,7 @@ from tokenmill_reader.quantities import size
 from tokenmill_reader.urls import RemoteDataset
 
 _END_S = 5.0
+_TRIES_MAX = 100  # another process may make room for its own files in between
 
 
 class CachedFiles:
@@ -75,15 +76,20 @@ class CachedFiles:
     def hold(self, files: Sequence[DatasetFile]) -> list[Lock]:
         """Makes sure that files are here, as long as what it gives is referred to. Raises StorageError after a minute of outage,
         and ValidationError for a file that is not the one of the manifest, even when it is fetched again."""
-        while True:
+        for _ in range(_TRIES_MAX):
             locks = [Lock(self._dataset.folder, file.name) for file in files]
             for lock in locks:
-                lock.share()
+                lock.share(self._dataset.patience_s)
             if all(is_there(self._dataset.folder, file) for file in files):
                 return locks
             for lock in locks:
                 lock.release()
             self._here().ask({"need": files})
+        raise StorageError(
+            self._dataset.folder,
+            f"{files[0].name} and what belongs to it were fetched {_TRIES_MAX} times, and changed or removed each time.",
+            "Name a folder as cache in which nothing else writes, or a larger cache_bytes.",
+        )
 
     def hold_part(self, part: int) -> list[Lock]:
         """Like `hold`, for the files of a part; it also says that this part is read now."""

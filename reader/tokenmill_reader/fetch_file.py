@@ -6,13 +6,14 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, BinaryIO
 
-from tokenmill_reader.cache_folder import partial_path
+from tokenmill_reader.cache_folder import make_folder, open_own, partial_path, record_right
 from tokenmill_reader.errors import StorageError, ValidationError
 from tokenmill_reader.manifest import MANIFEST_FILE, DatasetFile, own_digest
-from tokenmill_reader.object_clients import client
+from tokenmill_reader.object_clients import bounded_bytes, client
 from tokenmill_reader.object_errors import lasting_error, storage_error
 from tokenmill_reader.regular_files import READ_BYTES_MAX, words_of_large
 from tokenmill_reader.urls import N_DIGITS, TOKENS, RemoteDataset, object_place
@@ -27,10 +28,12 @@ Patient = Callable[[Callable[[], Any]], Any]
 def fetch_manifest(dataset: RemoteDataset, patient: Patient) -> None:
     """Puts manifest.json into the folder, unless it is there. Raises ValidationError if it is missing or not that of the URL."""
     path, expected = dataset.folder / MANIFEST_FILE, dataset.folder.name
+    make_folder(dataset.folder)
     url = f"{dataset.url}/{TOKENS}/{MANIFEST_FILE}"
     try:
-        if _digest_of(path.read_bytes())[:N_DIGITS] == expected:
-            return
+        with open_own(path, os.O_RDONLY) as file:
+            if _digest_of(file.read(READ_BYTES_MAX))[:N_DIGITS] == expected:
+                return
     except FileNotFoundError:
         pass
     content = patient(lambda: _whole(url))
@@ -46,9 +49,11 @@ def fetch_manifest(dataset: RemoteDataset, patient: Patient) -> None:
             f"expected the manifest with the digest {expected}…; found {found or 'no manifest'}.",
             "Do not use this dataset; upload it again.",
         )
-    dataset.folder.mkdir(parents=True, exist_ok=True)
     written = path.with_name(f"{MANIFEST_FILE}.{os.getpid()}")
-    written.write_bytes(content)
+    with suppress(FileNotFoundError):
+        written.unlink()
+    with open_own(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
+        file.write(content)
     written.replace(path)
 
 
@@ -57,7 +62,7 @@ def fetch_file(dataset: RemoteDataset, file: DatasetFile, patient: Patient) -> N
     is wrong twice."""
     path, url = partial_path(dataset.folder, file), f"{dataset.url}/{TOKENS}/{file.name}"
     for is_last in (False, True):
-        with path.open("r+b" if path.exists() else "w+b") as out:
+        with open_own(path, os.O_RDWR | os.O_CREAT) as out:
             found = _fetched(out, file, url, patient)
             if found == file.sha256:
                 out.flush()
@@ -71,36 +76,42 @@ def fetch_file(dataset: RemoteDataset, file: DatasetFile, patient: Patient) -> N
                 "Run `tokenmill verify` with the URL of the dataset, and upload it again.",
             )
     path.replace(dataset.folder / file.name)
+    record_right(dataset.folder, file)
 
 
 def _fetched(out: BinaryIO, file: DatasetFile, url: str, patient: Patient) -> str:
     """The sha256, in hex, of the file that is whole then; or in words what is wrong."""
     digest = hashlib.sha256()
+    if os.fstat(out.fileno()).st_size > file.n_bytes:
+        out.truncate(0)
     while block := out.read(_HASHED_BYTES):
         digest.update(block)
     at = out.tell()
-    if at > file.n_bytes:
-        return f"{at:,} bytes"
     while at < file.n_bytes:
         stop = min(at + _RANGE_BYTES, file.n_bytes)
         block = patient(partial(_range, url, at, stop, file.n_bytes))
         if block is None:
             return f"it has another size than {file.n_bytes:,} bytes"
         digest.update(block)
-        out.write(block)
-        out.flush()
+        _write(out, block)
         at = stop
     return digest.hexdigest()
 
 
-def _range(url: str, start: int, stop: int, n_bytes: int) -> memoryview | None:
+def _write(out: BinaryIO, block: bytes) -> None:
+    left = memoryview(block)
+    while left:
+        left = left[out.write(left) :]
+
+
+def _range(url: str, start: int, stop: int, n_bytes: int) -> bytes | None:
     """These bytes of an object; None if it has another size."""
     answer = _get(url, {"range": (start, stop)})
     if answer is None:
         raise StorageError(url, "is missing, though the manifest names it.", "Upload the dataset again.")
     if answer.meta["size"] != n_bytes:
         return None
-    found = memoryview(_bytes_of(url, answer))
+    found = _bytes_of(url, answer, stop - start)
     return found if len(found) == stop - start else None
 
 
@@ -111,7 +122,7 @@ def _whole(url: str) -> bytes | None:
         return None
     if (n_bytes := answer.meta["size"]) > READ_BYTES_MAX:
         raise StorageError(url, f"cannot be read: {words_of_large(n_bytes)}.", "Check the URL: a manifest is smaller.")
-    return bytes(_bytes_of(url, answer))
+    return _bytes_of(url, answer, n_bytes)
 
 
 def _get(url: str, options: Any) -> Any:
@@ -131,11 +142,11 @@ def _get(url: str, options: Any) -> Any:
         raise storage_error(url, error) from None
 
 
-def _bytes_of(url: str, answer: Any) -> Any:
+def _bytes_of(url: str, answer: Any, n_bytes_max: int) -> bytes:
     from obstore.exceptions import BaseError
 
     try:
-        return answer.bytes()
+        return bounded_bytes(url, answer, n_bytes_max)
     except (BaseError, ValueError) as error:
         raise storage_error(url, error) from None
 

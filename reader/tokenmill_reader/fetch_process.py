@@ -23,7 +23,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from tokenmill_reader.cache_folder import Lock, is_there, make_room
+from tokenmill_reader.cache_folder import Lock, is_right, is_there, make_room
 from tokenmill_reader.errors import OutageError, StorageError, TokenmillError, ValidationError
 from tokenmill_reader.fetch_file import fetch_file, fetch_manifest
 from tokenmill_reader.manifest import DatasetFile
@@ -33,7 +33,6 @@ from tokenmill_reader.urls import RemoteDataset
 
 _N_AHEAD = 8  # files that are fetched ahead at the same time
 _LOOK_AGAIN_S = 0.5  # for room, after an outage, and whether the training process is there
-_POLL_S = 0.02  # for a file that another process fetches
 _N_FEW = 3  # groups
 _N_FILES_AHEAD_MIN = 8  # parts have one or two
 
@@ -76,13 +75,13 @@ class Fetching:
     def _bring(self, file: DatasetFile, kept: Sequence[DatasetFile]) -> None:
         folder, waited_s = self._dataset.folder, 0.0
         with Lock(folder, file.name) as lock:
-            while not lock.try_take():
-                if is_there(folder, file):  # another process uses it by now
-                    return
-                time.sleep(_POLL_S)
+            # Another process may have brought it, and use it by now.
+            lock.wait(lambda: lock.try_take() or is_there(folder, file), self._dataset.patience_s)
+            if not lock.try_take():
+                return
             if (failed := self._failed.pop(file.name, None)) is not None:
                 raise failed
-            if is_there(folder, file):
+            if is_right(folder, file):
                 return
             while not self._has_room(file, kept, -1):
                 if waited_s > self._dataset.patience_s:
@@ -130,7 +129,7 @@ class Fetching:
             with Lock(folder, file.name) as lock:
                 if not lock.try_take():
                     return False
-                if is_there(folder, file):
+                if is_right(folder, file):
                     return True
                 if not self._has_room(file, self._visits.before(file), self._visits.next_use(file.name)):
                     return False
@@ -150,7 +149,9 @@ class Fetching:
 
     def _has_room(self, file: DatasetFile, kept: Sequence[DatasetFile], latest: float) -> bool:
         limit = self._dataset.cache_bytes
-        return make_room(self._dataset.folder, file, limit, self._visits.next_use, kept, latest)
+        return make_room(
+            self._dataset.folder, file, limit, self._visits.next_use, kept, latest, self._dataset.patience_s
+        )
 
 
 class Visits:

@@ -44,6 +44,19 @@ def client(scheme: str, bucket: str) -> ObjectStore:
         return _clients[key]
 
 
+def bounded_bytes(url: str, answer: Any, n_bytes_max: int) -> bytes:
+    """The bytes of an answer of obstore. Raises StorageError for more than these: a server may send as many as it likes."""
+    blocks, n_bytes = [], 0
+    for block in answer.stream(min_chunk_size=n_bytes_max + 1):
+        n_bytes += len(block)
+        if n_bytes > n_bytes_max:
+            raise StorageError(
+                url, f"the server sends more than the {n_bytes_max:,} bytes that were asked for.", "Check the endpoint."
+            )
+        blocks.append(block)
+    return b"".join(blocks)
+
+
 def _made(scheme: str, bucket: str) -> ObjectStore:
     try:
         from obstore.exceptions import BaseError

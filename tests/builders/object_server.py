@@ -22,12 +22,15 @@ _SLOW_BYTES = 1 << 14
 class Faults:
     """What goes wrong. `shares`: of all answers for files, the shares of 503, of a cut connection, and of a slow answer.
     `damaged`: how often a file with this name is sent with a wrong byte. `is_out`: every answer is 503. `wait_s`: before each
-    answer."""
+    answer. `n_more`: bytes that are sent beyond those that were asked for. `elsewhere`: the server to which every question is
+    redirected."""
 
     shares: tuple[float, float, float] = (0, 0, 0)
     damaged: dict[str, int] = field(default_factory=dict)
     is_out: bool = False
     wait_s: float = 0
+    n_more: int = 0
+    elsewhere: str | None = None
 
 
 class ObjectServer(ThreadingHTTPServer):
@@ -68,6 +71,12 @@ class _Handler(BaseHTTPRequestHandler):
         if faults.is_out or chance < faults.shares[0]:
             self._say(HTTPStatus.SERVICE_UNAVAILABLE)
             return
+        if faults.elsewhere is not None:
+            self.send_response(HTTPStatus.FOUND)
+            self.send_header("Location", f"{faults.elsewhere}/{name}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         if not path.is_file():
             self._say(HTTPStatus.NOT_FOUND, b"<Error><Code>NoSuchKey</Code></Error>")
             return
@@ -76,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
         if asked := self.headers.get("Range"):
             first, _, last = asked.removeprefix("bytes=").partition("-")
             start, stop = int(first), min(int(last) + 1, stop)
-        body = bytearray(content[start:stop])
+        body = bytearray(content[start:stop] + bytes(faults.n_more))
         with server.lock:
             server.begun[name] += start == 0
             if faults.damaged.get(name, 0) and body and start == 0:

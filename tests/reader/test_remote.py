@@ -79,11 +79,15 @@ def same(one: TokenDataset, other: TokenDataset) -> bool:
     return len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
+def _is_of_the_dataset(path: Path) -> bool:
+    return path.is_file() and not path.name.startswith("manifest.json") and path.parent.name != ".locks"
+
+
 def held_bytes(cache: Path) -> int:
     found = 0
     for path in cache.rglob("*"):
         try:
-            found += path.stat().st_size if path.is_file() and not path.name.startswith("manifest.json") else 0
+            found += path.stat().st_size if _is_of_the_dataset(path) else 0
         except FileNotFoundError:
             continue
     return found
@@ -195,7 +199,7 @@ def test_batches_fetch_each_part_once(stored: Stored, tmp_path: Path) -> None:
 def test_a_file_that_is_fetched_ahead_leaves_room_for_those_needed_before_it(tmp_path: Path) -> None:
     files = [DatasetFile(name=name, n_bytes=10, sha256="") for name in "abcd"]
     visits = Visits([[file] for file in files], cache_bytes=None)
-    room = [make_room(tmp_path, files[i], 30, visits.next_use, visits.before(files[i]), i) for i in (3, 2, 1)]
+    room = [make_room(tmp_path, files[i], 30, visits.next_use, visits.before(files[i]), i, 1) for i in (3, 2, 1)]
     assert room == [False, True, True]
 
 

@@ -53,7 +53,15 @@ def get_range(stored: StoredObject, start: int, stop: int) -> memoryview:
                 raise StorageError(
                     stored.url, "the hub sends whole files alone, not parts of them.", "Download the file."
                 )
-            content = answer.read()
+            content = bytearray()
+            for block in answer.iter_bytes():
+                content += block
+                if len(content) > stop - start:
+                    raise StorageError(
+                        stored.url,
+                        f"the hub sends more than the {stop - start:,} bytes that were asked for.",
+                        "Check HF_ENDPOINT.",
+                    )
     except hub.errors.EntryNotFoundError:
         raise gone(stored.url) from None
     except _errors(hub) as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tokenmill.errors import CorpusError
 from tokenmill.storage.object_errors import changed, storage_error
 from tokenmill.storage.urls import StoredObject
-from tokenmill_reader.object_clients import client
+from tokenmill_reader.object_clients import bounded_bytes, client
 from tokenmill_reader.regular_files import READ_BYTES_MAX, words_of_large
 from tokenmill_reader.urls import place
 
@@ -72,7 +72,7 @@ def get(url: str) -> bytes:
         found = obstore.get(store, key)
         if (n_bytes := found.meta["size"]) > READ_BYTES_MAX:
             raise CorpusError(url, f"cannot be read: {words_of_large(n_bytes)}.", "Delete it if it is not yours.")
-        return bytes(found.bytes())
+        return bounded_bytes(url, found, n_bytes)
 
 
 def get_range(stored: StoredObject, start: int, stop: int) -> memoryview:
@@ -88,7 +88,7 @@ def get_range(stored: StoredObject, start: int, stop: int) -> memoryview:
         answer = obstore.get(store, key, options=options)
         if not _is_same(stored, _stored(stored.url, answer.meta)):
             raise changed(stored.url)
-        found = memoryview(answer.bytes())
+        found = memoryview(bounded_bytes(stored.url, answer, stop - start))
         if len(found) != stop - start:
             raise changed(stored.url)
         return found

@@ -88,7 +88,7 @@ class _Fields:
         return found
 
     def wrong(self, key: str, expected: str, found: object) -> TokenizerError:
-        """The error for a value that is none of those that are expected."""
+        """Makes the error for a value that was not expected."""
         what = "none" if found is None else shown(found)
         if isinstance(found, list):
             what = f"{len(found):,} values of the type {' or '.join(sorted({type(one).__name__ for one in found})) or 'none'}"
