@@ -13,7 +13,7 @@ import pytest
 
 from tests.builders import in_process
 from tests.conftest import Project, make_project
-from tokenmill.view.dataset_view import DatasetView
+from tokenmill.view.answering import Answering
 from tokenmill.view.server import ViewServer
 
 HOSTILE = "</script><img src=x onerror=document.title='bad'>\u202egnp.exe\u0000\x1b[31m&lt;b&gt; 東京"
@@ -22,7 +22,7 @@ DOCUMENTS = {
     "b.jsonl": [HOSTILE, "", "dogs \r\n é <|endoftext|> end", *["the same"] * 25, " long words" * 1500],
 }
 
-Serve = Callable[[DatasetView], ViewServer]
+Serve = Callable[[Answering], ViewServer]
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +64,7 @@ def serve() -> Iterator[Serve]:
     """Serves a page until the test ends."""
     with ExitStack() as stack:
 
-        def started(view: DatasetView) -> ViewServer:
+        def started(view: Answering) -> ViewServer:
             server = stack.enter_context(ViewServer(view, 0))
             thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
             thread.start()

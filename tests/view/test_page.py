@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders.browser import CHROMIUM, Browser, browser
 from tests.view.conftest import Serve
-from tokenmill.view.dataset_view import DatasetView
+from tokenmill.view.answering import Answering
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")]
 
@@ -39,7 +39,7 @@ def page(open_browser: Browser) -> Iterator[Browser]:
 def test_nothing_is_wider_than_the_window(
     width: int, is_dark: bool, sequences: Path, serve: Serve, page: Browser
 ) -> None:
-    url = serve(DatasetView(sequences, other=sequences.parent / "tokenizer")).url
+    url = serve(Answering(sequences, other=sequences.parent / "tokenizer")).url
     for part, ready in (
         ("page=items&set=1&i=2", TOKENS),
         ("page=vocabulary", "document.querySelectorAll('#rows tr').length"),
@@ -53,7 +53,7 @@ def test_nothing_is_wider_than_the_window(
 
 
 def test_hostile_text_is_text(texts: Path, serve: Serve, page: Browser) -> None:
-    page.show(f"{serve(DatasetView(texts)).url}#page=items&start=40&i=40")
+    page.show(f"{serve(Answering(texts)).url}#page=items&start=40&i=40")
     page.wait_for(f"{READY} && {TOKENS}")
     assert page.value("document.images.length + document.querySelectorAll('main script').length") == 0
     assert "onerror=document.title='bad'>" in page.value("document.getElementById('tokens').textContent")
@@ -63,7 +63,7 @@ def test_hostile_text_is_text(texts: Path, serve: Serve, page: Browser) -> None:
 
 
 def test_boundaries_and_masks_are_marked(sequences: Path, serve: Serve, page: Browser) -> None:
-    page.show(f"{serve(DatasetView(sequences)).url}#set=1&i=1")
+    page.show(f"{serve(Answering(sequences)).url}#set=1&i=1")
     n_tokens = page.wait_for(TOKENS)
     assert 1 < page.value("document.querySelectorAll('#tokens .start').length") < 20
     assert 0 < page.value("document.querySelectorAll('#tokens .unlearned').length") < n_tokens
@@ -71,7 +71,7 @@ def test_boundaries_and_masks_are_marked(sequences: Path, serve: Serve, page: Br
 
 
 def test_the_keyboard_goes_everywhere(texts: Path, serve: Serve, page: Browser) -> None:
-    page.show(serve(DatasetView(texts)).url)
+    page.show(serve(Answering(texts)).url)
     page.wait_for(READY)
     page.press("j")
     page.wait_for(f"document.getElementById('title').textContent === 'document 0' && {TOKENS}")
@@ -93,7 +93,7 @@ def test_the_keyboard_goes_everywhere(texts: Path, serve: Serve, page: Browser) 
 
 
 def test_long_lists_and_long_documents_go_on(texts: Path, serve: Serve, page: Browser) -> None:
-    page.show(f"{serve(DatasetView(texts)).url}#page=vocabulary")
+    page.show(f"{serve(Answering(texts)).url}#page=vocabulary")
     page.wait_for("document.querySelectorAll('#rows tr').length === 100")
     page.value("document.getElementById('rows-more').click()")
     page.wait_for("document.querySelectorAll('#rows tr').length === 200")
@@ -106,7 +106,7 @@ def test_long_lists_and_long_documents_go_on(texts: Path, serve: Serve, page: Br
 
 
 def test_an_error_is_shown_where_it_is_seen(texts: Path, serve: Serve, open_browser: Browser) -> None:
-    open_browser.show(f"{serve(DatasetView(texts)).url}#by=token&q=nothing+like+it")
+    open_browser.show(f"{serve(Answering(texts)).url}#by=token&q=nothing+like+it")
     open_browser.wait_for("!document.getElementById('error').hidden")
     assert "no token has exactly the text 'nothing like it'" in open_browser.value(
         "document.getElementById('error').textContent"

@@ -15,7 +15,7 @@ import pytest
 from tests.builders import in_process
 from tests.conftest import REPOSITORY
 from tests.view.conftest import HOSTILE, Serve
-from tokenmill.view.dataset_view import DatasetView
+from tokenmill.view.answering import Answering
 
 
 def get(url: str, path: str = "", host: str | None = None, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
@@ -31,7 +31,7 @@ def get(url: str, path: str = "", host: str | None = None, method: str = "GET") 
 
 
 def test_the_page_has_a_policy_and_only_files_of_its_own(texts: Path, serve: Serve) -> None:
-    url = serve(DatasetView(texts)).url
+    url = serve(Answering(texts)).url
     for name, kind in (("", "html"), ("page.css", "css"), ("page.js", "javascript")):
         status, headers, content = get(url, name)
         assert (status, headers["Content-Type"]) == (200, f"text/{kind}; charset=utf-8")
@@ -43,12 +43,12 @@ def test_the_page_has_a_policy_and_only_files_of_its_own(texts: Path, serve: Ser
 
 @pytest.mark.parametrize("path", ["/", "/page.js", "/api/info", "/wrong/api/info", "/%00/", "/%C3%A9/", "//"])
 def test_without_the_secret_there_is_nothing(path: str, texts: Path, serve: Serve) -> None:
-    status, _, content = get(serve(DatasetView(texts)).url, path)
+    status, _, content = get(serve(Answering(texts)).url, path)
     assert (status, content) == (404, b"Nothing is here.\n")
 
 
 def test_other_names_of_the_host_are_refused(texts: Path, serve: Serve) -> None:
-    url = serve(DatasetView(texts)).url
+    url = serve(Answering(texts)).url
     for host in ("example.org", "127.0.0.1.example.org:80", "localhost.example.org", "", ":80"):
         assert get(url, "api/info", host)[::2] == (403, b"The name of this host is not allowed.\n")
     for host in ("localhost:1", "127.0.0.1:9000", "localhost"):
@@ -56,7 +56,7 @@ def test_other_names_of_the_host_are_refused(texts: Path, serve: Serve) -> None:
 
 
 def test_only_questions_are_answered(texts: Path, serve: Serve) -> None:
-    url = serve(DatasetView(texts)).url
+    url = serve(Answering(texts)).url
     for path in ("api/_set", "api/", "info", "../page.html", "dataset_view.py", "api/info/"):
         assert get(url, path)[0] == 404
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
@@ -67,14 +67,43 @@ def test_only_questions_are_answered(texts: Path, serve: Serve) -> None:
 
 
 def test_hostile_text_is_plain_data(texts: Path, serve: Serve) -> None:
-    status, headers, content = get(serve(DatasetView(texts)).url, "api/item?i=40")
+    status, headers, content = get(serve(Answering(texts)).url, "api/item?i=40")
     assert (status, headers["Content-Type"]) == (200, "application/json; charset=utf-8")
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert content.isascii() and json.loads(content)["text"].startswith(HOSTILE[:20])
 
 
+def test_an_answer_that_takes_too_long_is_an_error(texts: Path, serve: Serve) -> None:
+    status, _, content = get(serve(Answering(texts, seconds_max=1e-6)).url, "api/items")
+    assert status == 503 and b"the answer takes more than 1e-06 s. Run `tokenmill verify`" in content
+
+
+def test_a_process_that_ended_is_replaced(texts: Path, serve: Serve) -> None:
+    answering = Answering(texts)
+    url = serve(answering).url
+    assert get(url, "api/info")[0] == 200
+    assert answering._process is not None
+    answering._process.kill()
+    assert [get(url, "api/info")[0] for _ in range(2)] == [503, 200]
+
+
+def test_connections_without_a_request_hinder_nobody(
+    texts: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(Answering(texts))
+    idle = [socket.create_connection(("127.0.0.1", server.server_port)) for _ in range(100)]
+    idle[-1].sendall(b"GET / HT")
+    assert get(server.url, "api/info")[0] == 200
+    monkeypatch.setattr("tokenmill.view.server._IDLE_S_MAX", 0.01)
+    for one in idle:
+        one.settimeout(20)
+        assert one.recv(1) == b""
+        one.close()
+
+
 def test_each_start_has_a_secret_of_its_own(texts: Path, serve: Serve) -> None:
-    urls = {urlsplit(serve(DatasetView(texts)).url).path for _ in range(3)}
+    answering = Answering(texts)
+    urls = {urlsplit(serve(answering).url).path for _ in range(3)}
     assert len(urls) == 3 and all(len(one) >= 34 for one in urls)
 
 

@@ -260,11 +260,11 @@ def _draft_vocab(asked: argparse.Namespace) -> Answer:
 
 
 def _view(asked: argparse.Namespace) -> Answer:
-    from tokenmill.view.dataset_view import DatasetView
+    from tokenmill.view.answering import Answering
     from tokenmill.view.server import ViewServer
 
     dataset = Path(_dataset(asked))
-    with ViewServer(DatasetView(dataset, asked.tokenizer, asked.other), asked.port) as server:
+    with ViewServer(Answering(dataset, asked.tokenizer, asked.other), asked.port) as server:
         if getattr(asked, "json", False):
             print_result("view", {"url": server.url})
         else:

@@ -60,7 +60,14 @@ class DocumentIndex:
         while len(found) < len(numbers):
             first = numbers[len(found)]
             group = bisect_right(self._firsts, first) - 1
-            found += self._group(group).slice(first - self._firsts[group], numbers.stop - first).to_pylist()
+            rows = self._group(group).slice(first - self._firsts[group], numbers.stop - first).to_pylist()
+            if not rows:
+                raise ValidationError(
+                    self._path,
+                    f"row group {group} has fewer rows than its footer says.",
+                    "Copy the tables of this dataset beside it, or run `tokenmill build`.",
+                )
+            found += rows
         return [{**one, "sha256": one["sha256"].hex()} for one in found]
 
     def with_id(self, id: str, first: int) -> tuple[list[int], int | None]:

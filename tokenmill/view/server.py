@@ -3,8 +3,10 @@
 import hmac
 import json
 import secrets
+import socket
 import sys
-from collections.abc import Callable
+import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
@@ -12,13 +14,15 @@ from threading import Lock
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from tokenmill.errors import ParamsError, TokenmillError
-from tokenmill.view.dataset_view import Asked, DatasetView
-from tokenmill_reader.terminal import as_shown
+from tokenmill.errors import ParamsError
+from tokenmill.view.answering import Answering
 
 _HOST = "127.0.0.1"
 _HOSTS = (_HOST, "localhost")
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+_ANSWERS = ("info", "items", "item", "search", "vocabulary", "encode")
+_CONNECTIONS_MAX = 64
+_IDLE_S_MAX = 10.0  # until all of a request has come
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -41,9 +45,16 @@ _NOTHING = Reply(404, "text/plain", b"Nothing is here.\n")
 
 class ViewServer(ThreadingHTTPServer):
     """A server on 127.0.0.1 with the page of a dataset. `url`: its address, which has a secret, so that other users of the machine
-    get nothing. `port`: 0 for a free one. Raises ParamsError for a port that is taken."""
+    get nothing. `port`: 0 for a free one. Raises ParamsError for a port that is taken.
 
-    def __init__(self, view: DatasetView, port: int) -> None:
+    It has a bounded number of connections, and closes one without a request after some seconds, or for a new one."""
+
+    request_queue_size = 2 * _CONNECTIONS_MAX
+
+    def __init__(self, answering: Answering, port: int) -> None:
+        self._answering, self._lock = answering, Lock()  # one request at a time is answered
+        self._waiting: dict[socket.socket, float] = {}  # connections without a request, with the time when they came
+        self._n_connections, self._counting = 0, Lock()
         try:
             super().__init__((_HOST, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -51,10 +62,6 @@ class ViewServer(ThreadingHTTPServer):
                 f"--port {port}", f"cannot be used: {error}.", "Name another port, or leave --port out."
             ) from None
         self._secret = secrets.token_urlsafe(24)
-        self._lock = Lock()  # files and caches are read by one request at a time
-        self._answers: dict[str, Callable[[Asked], Any]] = {
-            f"api/{name}": getattr(view, name) for name in ("info", "items", "item", "search", "vocabulary", "encode")
-        }
         self.url: str = f"http://{_HOST}:{self.server_port}/{self._secret}/"
 
     def reply(self, host: str, target: str) -> Reply:
@@ -68,15 +75,64 @@ class ViewServer(ThreadingHTTPServer):
         if name in ("", "page.css", "page.js"):
             file = files(__package__).joinpath(name or "page.html")
             return Reply(200, _TYPES[Path(file.name).suffix], file.read_bytes())
-        if name not in self._answers:
+        if name.removeprefix("api/") not in _ANSWERS or not name.startswith("api/"):
             return _NOTHING
         try:
-            asked = Asked(parse_qsl(address.query, keep_blank_values=True))
-            with self._lock:
-                status, answer = 200, self._answers[name](asked)
-        except (TokenmillError, OSError, ValueError) as error:
-            status, answer = 400, {"error": as_shown(str(error).split("\n"))}
-        return Reply(status, "application/json", json.dumps(answer).encode())
+            asked = dict(parse_qsl(address.query, keep_blank_values=True))
+        except ValueError as error:
+            return _json(400, {"error": str(error)})
+        if not self._lock.acquire(timeout=self._answering.seconds_max):
+            return _json(503, {"error": "earlier questions are still being answered. Try again."})
+        try:
+            return _json(*self._answering.ask(name.removeprefix("api/"), asked))
+        finally:
+            self._lock.release()
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether there is room for a connection. The one that is idle for the longest time makes room."""
+        with self._counting:
+            if self._n_connections >= _CONNECTIONS_MAX and self._waiting:
+                self._shut(next(iter(self._waiting)))
+            return self._n_connections < 2 * _CONNECTIONS_MAX  # those that are shut take a moment to end
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Counts a connection, and starts the thread that serves it."""
+        with self._counting:
+            self._waiting[request] = time.monotonic()
+            self._n_connections += 1
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serves a connection to its end."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.has_come(request)
+            with self._counting:
+                self._n_connections -= 1
+
+    def has_come(self, request: socket.socket) -> None:
+        """All of the request of a connection has come."""
+        with self._counting:
+            self._waiting.pop(request, None)
+
+    def service_actions(self) -> None:
+        """Closes what is idle for too long. `serve_forever` calls it about twice a second."""
+        with self._counting:
+            for request, since_s in list(self._waiting.items()):
+                if time.monotonic() - since_s > _IDLE_S_MAX:
+                    self._shut(request)
+
+    def _shut(self, request: socket.socket) -> None:
+        """Ends a connection, whose thread then ends."""
+        del self._waiting[request]
+        with suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
+
+    def server_close(self) -> None:
+        """Ends the process that answers, too."""
+        self._answering.close()
+        super().server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Says nothing of a browser that goes away."""
@@ -84,12 +140,17 @@ class ViewServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+def _json(status: int, answer: Any) -> Reply:
+    return Reply(status, "application/json", json.dumps(answer).encode())
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: ViewServer
     server_version, sys_version = "tokenmill", ""
-    timeout = 30  # seconds for the next bytes of a request
+    timeout = 30  # seconds for the next bytes of a request, and to take the reply
 
     def do_GET(self) -> None:
+        self.server.has_come(self.connection)
         reply = self.server.reply(self.headers.get("Host", ""), self.path)
         self.send_response(reply.status)
         headers = {"Content-Type": f"{reply.type}; charset=utf-8", "Content-Length": str(len(reply.content))}

@@ -164,7 +164,11 @@ class _Reader:
             key, (kind,) = self._string(), self._numbers("<I")
             if key in found:
                 raise self._damaged(f"the key {key!r:.60} twice")
-            found[key] = self._value(kind) if key in _USED else self._pass(kind)
+            found[key] = None
+            if key in _USED:
+                found[key] = self._value(kind)
+            else:
+                self._pass(kind)
         return found
 
     def _pass(self, kind: int) -> None:

@@ -84,7 +84,7 @@ def _document_of(path: Path) -> dict[str, Any]:
             f"{path}: config.default_num_special_tokens",
             f"expected {len(listed) + n_unlisted_max:,} at most, since the file lists {len(listed):,}; found {n_special:,}.",
         )
-    special = {}
+    special: dict[str, int] = {}
     for rank, one in enumerate(sorted(listed, key=itemgetter("rank"))):
         _check_place(one, rank, f"{path}: special_tokens[{rank}]")
         _put(special, one["token_str"], rank, f"{path}: special_tokens[{rank}]")
