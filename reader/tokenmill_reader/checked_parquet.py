@@ -12,8 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from tokenmill_reader.parquet_pages import pages_of
 from tokenmill_reader.regular_files import open_regular
 from tokenmill_reader.thrift import structs_in
+
+_VALUES_MIN = 10_000_000  # so many may be in any file: 80 MB
+_VALUES_PER_BYTE_MAX = 100
 
 
 def parquet_file(source: Any, **options: Any) -> Any:
@@ -36,9 +40,26 @@ def read_table(path: Path, **options: Any) -> pa.Table:
 
     _expect_regular(path)
     with _checked_names():
+        metadata = pq.read_metadata(path)
+        refuse_many(path, metadata.num_rows * metadata.num_columns)
         table = pq.read_table(path, page_checksum_verification=True, **options)
         _ = table.column_names  # pyarrow decodes them when they are asked for
     return table
+
+
+def refuse_many(path: Path, n_values: int) -> None:
+    """Raises pyarrow.ArrowInvalid for many more values than a file of this size has: a kilobyte can hold a billion equal ones."""
+    n_bytes = path.stat().st_size
+    if n_values > _VALUES_MIN + _VALUES_PER_BYTE_MAX * n_bytes:
+        raise pa.ArrowInvalid(f"it would have {n_values:,} values in {n_bytes:,} bytes, and they were not loaded")
+
+
+def n_list_values(path: Path) -> int:
+    """The number of values in all lists of a file. Raises as `parquet_file` does."""
+    with parquet_file(path) as file, path.open("rb") as pages:
+        groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+        chunks = [group.column(j) for group in groups for j in range(group.num_columns)]
+        return sum(page.n_values for chunk in chunks for page in pages_of(pages, chunk) if not page.is_dictionary)
 
 
 @contextmanager

@@ -2,13 +2,18 @@
 
 import io
 import re
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tokenmill_reader.checked_parquet import parquet_file
+from tokenmill_reader.errors import ValidationError
+from tokenmill_reader.formats.index import read_index_file
+from tokenmill_reader.formats.sidecar import read_source_ids_of_parquet
 from tokenmill_reader.thrift import read_struct, structs_in
 
 TABLE = pa.table({"n": pa.array([1, 2], pa.int64()), "ids": pa.array([[1], [2, 3]], pa.list_(pa.uint16()))})
@@ -44,3 +49,24 @@ def test_a_histogram_of_another_length_than_its_column_has_is_an_error(tmp_path:
     path.write_bytes(damaged)
     with pytest.raises(pa.ArrowInvalid, match="the size statistics in the footer are damaged"):
         parquet_file(path if is_path else io.BytesIO(damaged))
+
+
+def many_in_few_bytes(path: Path, kind: str) -> Path:
+    """A small file with 20 million equal values, as an index of packed sequences or as the sources of documents."""
+    n = 20_000_000
+    if kind == "index":
+        column: pa.Array = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([0]))
+    else:
+        values = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([0], pa.int32()))
+        column = pa.ListArray.from_arrays(pa.array([0, n], pa.int32()), values)
+    pq.write_table(pa.table({kind: column}), path, compression="zstd", store_schema=False)
+    assert path.stat().st_size < 100_000
+    return path
+
+
+@pytest.mark.parametrize(("kind", "read"), [("index", read_index_file), ("source_ids", read_source_ids_of_parquet)])
+def test_more_values_than_a_file_of_that_size_has_are_not_loaded(
+    tmp_path: Path, kind: str, read: Callable[[Path], object]
+) -> None:
+    with pytest.raises(ValidationError, match=r"values in .* bytes, and they were not loaded"):
+        read(many_in_few_bytes(tmp_path / "x.parquet", kind))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from tokenmill_reader.checked_parquet import read_table
+from tokenmill_reader.checked_parquet import n_list_values, read_table, refuse_many
 from tokenmill_reader.errors import ValidationError
 from tokenmill_reader.formats.arrow_file import read_arrow_file
 from tokenmill_reader.formats.columns import SOURCE_IDS, list_of, list_values, schema_of
@@ -50,6 +50,7 @@ def read_source_ids(path: Path) -> Lists:
 def read_source_ids_of_parquet(path: Path) -> Lists:
     """The numbers of the sources of each item, in a file of Parquet. Raises ValidationError."""
     try:
+        refuse_many(path, n_list_values(path))
         table = read_table(path, columns=[SOURCE_IDS], partitioning=None)
         table.validate(full=True)
     except (OSError, ValueError, pa.ArrowException) as error:
