@@ -1,5 +1,7 @@
 """Passwords in URLs are refused, and no file or message has them."""
 
+import json
+import logging
 import traceback
 from pathlib import Path
 
@@ -7,20 +9,40 @@ import pytest
 
 from tests.conftest import Project
 from tokenmill import Tokenizer
+from tokenmill.cli.log_records import without_passwords_in_logs
+from tokenmill.config.load_params import load_params
 from tokenmill.errors import ParamsError, VersionsError
+from tokenmill.project.doctor import examine
+from tokenmill.storage.anywhere import place_of
 from tokenmill.versioning import git
 from tokenmill.versioning.publish import Publication, push
+from tokenmill_reader.description import info, lines_of
 
 SECRET = "open-sesame"
 URL = f"http://user:{SECRET}@127.0.0.1:9/x.git"
+MANIFEST = Path(__file__).parents[1] / "dataset/made_by_format_7/data/tokens/manifest.json"
+URLS = [
+    URL,
+    f"http://{SECRET}@127.0.0.1:9/x.git",
+    f"HTTP://user%3A{SECRET}@127.0.0.1:9/x.git",
+    f"http://127.0.0.1:9/x.git?private_token={SECRET}",
+    f"http://127.0.0.1:9/x.git?{SECRET}",
+    f"http://127.0.0.1:9/x.git#access_token={SECRET}",
+    f"http://127.0.0.1:9/x?to=https%3A%2F%2Fuser%3A{SECRET}%40host",
+    f"git+http://{SECRET}@127.0.0.1:9/x.git",
+    f"az://container/x?sv=1&sig={SECRET}",
+    f"ssh://user%3A{SECRET}@127.0.0.1:9/x",
+]
 
 
-@pytest.mark.parametrize("command", ["build", "status", "plan", "pin"])
-def test_a_password_in_the_parameters_is_refused_and_stays_there(project: Project, command: str) -> None:
-    project.set(tokenizer={"from": URL, "name": "tokenizer", "version": "v1.0.0"})
+@pytest.mark.parametrize(
+    ("command", "url"), [*(("status", url) for url in URLS), ("build", URL), ("plan", URL), ("pin", URL)]
+)
+def test_a_password_in_the_parameters_is_refused_and_stays_there(project: Project, command: str, url: str) -> None:
+    project.set(tokenizer={"from": url, "name": "tokenizer", "version": "v1.0.0"})
     done = project.cli(command, "--json", "--debug")
     assert done.returncode == 2
-    assert "params.yaml, line " in done.stderr and "the URL has a password" in done.stderr
+    assert "params.yaml, line " in done.stderr and "the URL has a password, a token or a query" in done.stderr
     assert SECRET not in done.stdout + done.stderr
     holders = {path.name for path in project.root.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()}
     assert holders == {"params.yaml"}
@@ -46,9 +68,49 @@ def test_a_password_on_the_command_line_is_not_repeated(project: Project, argume
     assert SECRET not in done.stdout + done.stderr
 
 
-def test_a_password_is_refused_by_the_python_interface() -> None:
-    with pytest.raises(ParamsError, match=r"the repository of tokenizer@v1\.0\.0: the URL has a password"):
-        Tokenizer.load("tokenizer@v1.0.0", repo=URL)
+@pytest.mark.parametrize("url", URLS)
+def test_a_password_is_refused_by_the_python_interface(url: str) -> None:
+    with pytest.raises(ParamsError, match=r"the repository of tokenizer@v1\.0\.0: the URL has a password") as caught:
+        Tokenizer.load("tokenizer@v1.0.0", repo=url)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_password_is_refused_in_a_place(url: str) -> None:
+    with pytest.raises(ParamsError, match=r"the place: the URL has a password") as caught:
+        place_of(url)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_comment_of_the_parameters_may_have_a_query(project: Project) -> None:
+    text = (project.root / "params.yaml").read_text(encoding="utf-8")
+    (project.root / "params.yaml").write_text(f"# see https://example.org/?page=1\n{text}", encoding="utf-8")
+    load_params(project.root / "params.yaml")
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_password_is_cut_out_of_messages_diagnoses_and_logs(
+    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert SECRET not in str(VersionsError(f"fatal: unable to access '{url}/': The requested URL", "failed", url))
+    assert SECRET not in str(VersionsError(Path(url), "is missing."))
+    monkeypatch.setenv("PREFECT_API_URL", url)
+    assert not [one for one in examine(None) if SECRET in one.found]
+    before = logging.getLogRecordFactory()
+    without_passwords_in_logs()
+    try:
+        logging.getLogger("dvc").error("cannot read %s", url, exc_info=OSError(url))
+    finally:
+        logging.setLogRecordFactory(before)
+    assert "cannot read " in caplog.text and SECRET not in caplog.text
+
+
+def test_info_cuts_a_password_out_of_a_manifest(tmp_path: Path) -> None:
+    found = json.loads(MANIFEST.read_bytes())
+    found["tokenizer_origin"] = {"source": URL, "name": None, "version": None, "commit": None}
+    (tmp_path / "manifest.json").write_text(json.dumps(found), encoding="utf-8")
+    described = info(tmp_path)
+    assert SECRET not in json.dumps(described) and SECRET not in "".join(lines_of(described))
 
 
 def test_a_password_is_cut_out_of_what_git_and_its_callers_say(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Runs one command and gives its exit code."""
 
 import argparse
+import logging
 import re
 import resource
 import select
@@ -16,6 +17,7 @@ from typing import TextIO
 import tokenmill
 from tokenmill.cli import build, convert, dataset, help, plan, project, refresh, remap, uploads, versions
 from tokenmill.cli.answer import STREAMS, Answer, Stdout, message_of, print_error, print_result
+from tokenmill.cli.log_records import without_passwords_in_logs
 from tokenmill.cli.parser import Commands, Parser, command_of
 from tokenmill.cli.signals import Ending, exception_of
 from tokenmill.console import console
@@ -106,9 +108,8 @@ def _set_up(asked: argparse.Namespace) -> None:
 
     is_debug = getattr(asked, "debug", False)
     console.level = -1 if getattr(asked, "quiet", False) else 2 if is_debug else int(getattr(asked, "verbose", False))
+    without_passwords_in_logs()
     if is_debug:
-        import logging
-
         logging.basicConfig(format="%(asctime)s %(name)s: %(message)s")
     quiet_environment()
     warnings.simplefilter("always", TokenmillDeprecationWarning)
@@ -128,7 +129,7 @@ def _show_warning(
     if issubclass(category, TokenmillDeprecationWarning):
         _say_once(f"warning: {message}")
     else:
-        _SHOW_WARNING(message, category, filename, lineno, file, line)
+        _SHOW_WARNING(without_passwords(str(message)), category, filename, lineno, file, line)
 
 
 @cache

@@ -1,5 +1,6 @@
 """Reads params.yaml once, and explains every mistake in it before any work."""
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -15,6 +16,8 @@ from tokenmill.errors import ParamsError, did_you_mean, nearest
 from tokenmill.storage.urls import refuse_password
 from tokenmill.storage.writable import refuse_other_encoding
 from tokenmill_reader.regular_files import read
+
+_COMMENT = re.compile(r"(^|\s)#.*")
 
 
 def load_params(path: Path) -> Params:
@@ -53,7 +56,7 @@ def _read_yaml(path: Path) -> Any:
         text = read(path).decode()
         found = _parsed(text)
         for i, line in enumerate(text.splitlines(), 1):
-            refuse_password(f"{path}, line {i}", line)
+            refuse_password(f"{path}, line {i}", _COMMENT.sub("", line))
     except OSError as error:
         raise ParamsError(
             path, f"cannot be read: {error.strerror}. Expected a file of parameters there.", code="TM104"

@@ -1,14 +1,13 @@
 """Checks that the server that Prefect is configured to use answers."""
 
 import os
-import re
 
 from tokenmill.errors import TokenmillError
 from tokenmill.orchestration.settings import quiet_environment
+from tokenmill_reader.passwords import without_passwords
 
 _ANSWER_S_MAX = 10.0
 _SHOWN_MAX = 40
-_CREDENTIALS = re.compile(r"^(.*?://)?.*@", re.DOTALL)
 
 
 def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
@@ -33,13 +32,13 @@ def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
         found = type(error).__name__
     raise TokenmillError(
         "PREFECT_API_URL",
-        f"no Prefect server answers at {without_password(url)} ({found}).",
+        f"no Prefect server answers at {shown(url)} ({found}).",
         "Start one (`prefect server start`), correct the address, which is like http://127.0.0.1:4200/api, unset it, "
         "or set run.engine: inline in params.yaml.",
         code="TM703",
     )
 
 
-def without_password(text: str) -> str:
-    """Removes user name and password from a server address, or from a text that contains one."""
-    return _CREDENTIALS.sub(r"\1", text)
+def shown(url: str) -> str:
+    """The address of a server for a message, without user and password, also one that was written without http://."""
+    return without_passwords(url).replace("***@", "") if "://" in url else url.rpartition("@")[2]

@@ -23,7 +23,7 @@ from prefect.logging.handlers import set_api_log_sink
 
 from tokenmill.console import say
 from tokenmill.errors import Terminated, TokenmillError
-from tokenmill.orchestration.address import check_standing, without_password
+from tokenmill.orchestration.address import check_standing, shown
 from tokenmill.orchestration.home import Home
 from tokenmill.pipeline.build import Build
 from tokenmill_reader.child_python import command_of
@@ -74,7 +74,7 @@ class Server:
         """
         server = cls(prepared)
         if url := check_standing():
-            page = without_password(url).rstrip("/").removesuffix("/api")
+            page = shown(url).rstrip("/").removesuffix("/api")
             say(f"Prefect at {page}: the build appears there in some seconds")
         else:
             say("starting Prefect with a server of its own: some seconds (none with run.engine: inline)")

@@ -1,6 +1,7 @@
 """Checks this machine, and says how to mend what is wrong."""
 
 import platform
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tokenmill.pipeline.core_sources import sources_hash
 from tokenmill.pipeline.start import refuse_stale_core
 from tokenmill.project.diagnosis import Diagnosis
 from tokenmill.versioning import git
+from tokenmill_reader.passwords import without_passwords
 
 _PACKAGE = "tokenmill"
 _ANSWER_S_MAX = 3.0
@@ -19,10 +21,12 @@ def examine(root: Path | None) -> list[Diagnosis]:
     """Runs all checks of the machine, and of the project at `root` if it is given. Takes a few seconds at most."""
     findings = [python(), libraries(), core(), git_command(root or Path.cwd()), prefect_server()]
     if root is None:
-        return [*findings, Diagnosis("project", "ok", "none in this folder; `tokenmill init DIR` makes one")]
-    from tokenmill.project.doctor_project import examine_project
+        findings.append(Diagnosis("project", "ok", "none in this folder; `tokenmill init DIR` makes one"))
+    else:
+        from tokenmill.project.doctor_project import examine_project
 
-    return findings + examine_project(root)
+        findings += examine_project(root)
+    return [replace(one, found=without_passwords(one.found)) for one in findings]
 
 
 def lines_of(findings: list[Diagnosis]) -> list[str]:
@@ -96,4 +100,4 @@ def prefect_server() -> Diagnosis:
         url = address.check_standing(_ANSWER_S_MAX)
     except TokenmillError as error:
         return Diagnosis("Prefect", "wrong", str(error))
-    return Diagnosis("Prefect", "ok", f"the server at {address.without_password(url)} answers") if url else none
+    return Diagnosis("Prefect", "ok", f"the server at {address.shown(url)} answers") if url else none

@@ -21,7 +21,7 @@ from tokenmill.storage import objects
 from tokenmill.storage.atomic import flush, is_left_over, make_folder, partial_path, raise_it, write_atomic
 from tokenmill.storage.links import NO_LINK
 from tokenmill.storage.object_file import BLOCK_BYTES, ObjectFile
-from tokenmill.storage.urls import StoredObject
+from tokenmill.storage.urls import StoredObject, refuse_password
 from tokenmill_reader.regular_files import open_regular, read, sha256_file
 from tokenmill_reader.urls import is_url, local_path, place
 
@@ -34,8 +34,9 @@ _SHA256 = "sha256"  # the metadata of an object that holds the digest of its byt
 
 
 def place_of(text: str) -> str:
-    """The URL without a slash at its end and without credentials, or the absolute path, of a folder that a user named. Raises
-    StorageError, also for hf://, into which nothing is written here."""
+    """The URL without a slash at its end, or the absolute path, of a folder that a user named. Raises StorageError, also for hf://,
+    into which nothing is written here, and ParamsError for a URL with a password."""
+    refuse_password("the place", text)
     if not is_url(text):
         return os.path.abspath(local_path(text))  # noqa: PTH100 — resolve() would follow links
     found = place(text)

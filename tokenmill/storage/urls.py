@@ -21,11 +21,11 @@ class StoredObject(msgspec.Struct, frozen=True):
 
 
 def refuse_password(where: str, text: str) -> None:
-    """Raises ParamsError if a text holds a URL with a password."""
+    """Raises ParamsError if a text holds a URL with a password, with a user who may be a token, or with a query."""
     if without_passwords(text) != text:
         raise ParamsError(
             where,
-            "the URL has a password, which would be written to files and logs that others read.",
-            "Take it out. git takes it from a credential helper or uses an ssh key, and DVC takes it from "
-            ".dvc/config.local or the environment.",
+            "the URL has a password, a token or a query, which would be written to files and logs that others read.",
+            "Take it out. git takes it from a credential helper or uses an ssh key, DVC takes it from "
+            ".dvc/config.local or the environment, and object storage from the environment or a profile.",
         )
