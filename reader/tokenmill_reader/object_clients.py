@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from tokenmill_reader.errors import StorageError
 from tokenmill_reader.object_errors import no_credentials, storage_error
-from tokenmill_reader.urls import shown_address
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -95,7 +94,7 @@ def _s3_settings(bucket: str, options: dict[str, Any]) -> dict[str, Any]:
         if not _is_on("AWS_ALLOW_HTTP"):
             raise StorageError(
                 f"s3://{bucket}",
-                f"the endpoint {shown_address(endpoint)} has no TLS, so others on the network can read the data.",
+                f"the endpoint {endpoint} has no TLS, so others on the network can read the data.",
                 "Name an https:// endpoint in AWS_ENDPOINT_URL, or set AWS_ALLOW_HTTP=true.",
             )
         options["allow_http"] = True

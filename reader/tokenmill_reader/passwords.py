@@ -1,57 +1,47 @@
-"""Secrets in URLs, which are passwords, tokens and signatures: they are cut out of what is said."""
+"""Passwords, tokens and signatures in URLs: they are cut out of what is said."""
 
 from __future__ import annotations
 
 import re
 
-_SLASHES = r"(?P<slashes>(?<=[a-z0-9+.-]{2})(?::|%3a)(?:/|%2f){1,9})"
+_SLASHES = r"(?<=[a-z0-9+.-]{2})((?::|%3a)(?:/|%2f)+)"
 
 # A number at the end of an authority is a port, and $ begins a variable. A password may have a slash or an @ that should
-# have been written as %2F or %40, and the URL may be a part of another one, in which %3A and %40 stand for : and @.
+# have been written as %2F or %40, and a URL in another one has %3A and %40 for : and @.
 _USER = re.compile(
-    rf"""(?ix) {_SLASHES}
-    (?: (?P<password> (?: (?!%2f|%3a) [^/\s:@\[] )* (?::|%3a) (?! \$ | \d*(?:[/\s?\#"')\],]|%2f|$) )
-            (?: [^\s@]{{,999}}@ | (?: (?!%2f) [^\s@/] ){{,999}}%40 ) )
-      | (?!\$) (?: (?!%2f|%40) [^\s/:@\[\]?\#"'<>(),;] )+ (?:@|%40) )
-    (?: [^\s/@"'<>]*@ )*"""
+    _SLASHES
+    + r"""((?:(?!%2f|%3a)[^/\s:@\[])*(?::|%3a)(?!\$|\d*(?:[/\s?#"')\],]|%2f|$))(?:[^\s@]{,999}@|(?:(?!%2f)[^\s@/]){,999}%40)"""
+    + r"""|(?!\$)(?:(?!%2f|%40)[^\s/:@\[\]?#"'<>(),;])+(?:@|%40))(?:[^\s/@"'<>]*@)*""",
+    re.IGNORECASE,
 )
-_QUERY = re.compile(rf"""(?ix) {_SLASHES} [^\s?\#"'<>]* (?P<query> [?\#] [^\s"'<>]* [^\s"'<>:,.;)\]}}] )?""")
-_WITH_A_NAME = re.compile(r"[?#&;][a-z_][\w.~%-]*(?:=|%3d)", re.IGNORECASE)
-
-_SCHEME_MAX = 30
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*\Z", re.IGNORECASE)
-_USERS_ARE_NAMES = frozenset(("ssh", "git+ssh", "ssh+git", "svn+ssh", "sftp", "scp", "rsync", "hdfs", "abfs", "abfss"))
-_GLOBS = frozenset(("s3", "gs", "az", "hf", "file"))  # in which ? stands for any character
+_QUERY = re.compile(_SLASHES + r"""[^\s?#"'<>]*([?#][^\s"'<>]*[^\s"'<>:,.;)\]}])?""", re.IGNORECASE)
+_WITH_A_NAME = re.compile(r"[?#&;][a-z_][\w.~%-]*(=|%3d)", re.IGNORECASE)
 
 
 def without_passwords(text: str) -> str:
     """The text with *** in place of the user, the password and the query of each URL in it. A user alone stays where it is a name,
     as in ssh://git@host: for https it is often a token.
 
-    >>> without_passwords("fatal: 'https://user:p@ss@host:8443/x.git' not found")
-    "fatal: 'https://***@host:8443/x.git' not found"
-    >>> without_passwords("https://TOKEN@host/x?private_token=TOKEN, s3://bucket/part-?.jsonl")
-    'https://***@host/x?***, s3://bucket/part-?.jsonl'
-    >>> without_passwords('["http://host:80","a@b"] ssh://git@host:22/x http://host:80/a@b https://$USER:$WORD@host')
-    '["http://host:80","a@b"] ssh://git@host:22/x http://host:80/a@b https://$USER:$WORD@host'
+    >>> without_passwords("fatal: 'https://user:p@ss@host:8443/x.git' not found, https://TOKEN@host/x?token=TOKEN")
+    "fatal: 'https://***@host:8443/x.git' not found, https://***@host/x?***"
+    >>> without_passwords('["http://host:80","a@b"] ssh://git@host:22/x http://host:80/a@b https://$USER:$WORD@host s3://a/?.b')
+    '["http://host:80","a@b"] ssh://git@host:22/x http://host:80/a@b https://$USER:$WORD@host s3://a/?.b'
     """
     return _QUERY.sub(_without_query, _USER.sub(_without_user, text))
 
 
 def _without_user(url: re.Match[str]) -> str:
-    if url["password"] is None and _scheme(url) in _USERS_ARE_NAMES:
-        return url[0]
-    return f"{url['slashes']}***@"
+    is_alone = not re.search(":|%3a", url[2], re.IGNORECASE)
+    return url[0] if is_alone and _has_scheme(url, "ssh", "sftp", "hdfs", "abfs", "abfss") else f"{url[1]}***@"
 
 
 def _without_query(url: re.Match[str]) -> str:
-    query = url["query"]
-    if query is None or (not _WITH_A_NAME.search(query) and (query[0] == "#" or _scheme(url) in _GLOBS)):
-        return url[0]
+    query = url[2] or ""
+    if not _WITH_A_NAME.search(query) and (query[:1] != "?" or _has_scheme(url, "s3", "gs", "az", "hf", "file")):
+        return url[0]  # a link to a section, or a glob, in which ? is any character
     return f"{url[0].removesuffix(query)}{query[0]}***"
 
 
-def _scheme(url: re.Match[str]) -> str:
-    """The scheme, which stands before the match: a regex that began with it would look for it at every letter of a text."""
-    before = _SCHEME.search(url.string, max(0, url.start() - _SCHEME_MAX), url.start())
-    return before[0].lower() if before else ""
+def _has_scheme(url: re.Match[str], *schemes: str) -> bool:
+    # It stands before the match, as a regex that begins with a scheme looks for one at every letter.
+    return url.string[: url.start()][-9:].lower().endswith(schemes)

@@ -7,7 +7,7 @@ import re
 from os import PathLike, fspath
 from pathlib import Path
 from typing import NamedTuple, Optional
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from tokenmill_reader.errors import ParamsError, StorageError
 from tokenmill_reader.object_errors import PATIENCE_S
@@ -105,7 +105,7 @@ def place(url: str) -> ObjectPlace:
         )
     if "@" in first:
         raise StorageError(
-            f"{scheme}://{first.rpartition('@')[2]}",
+            url,
             "the URL holds a user or a password, which would be written to the manifest.",
             "Take it out, and put credentials into the environment or a profile.",
         )
@@ -118,16 +118,6 @@ def place(url: str) -> ObjectPlace:
     elif not bucket or ":" in bucket:
         raise StorageError(url, f"expected {scheme}://BUCKET/path.", "Correct it.")
     return ObjectPlace(scheme, bucket, key.strip("/"))
-
-
-def shown_address(text: str) -> str:
-    """The address of a server for a message: without a user, a password, a path or a query.
-
-    >>> shown_address("http://user:word@127.0.0.1:9000/x?sig=1")
-    'http://127.0.0.1:9000'
-    """
-    parts = urlsplit(text)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 class RemoteDataset(NamedTuple):
@@ -191,7 +181,7 @@ def object_place(url: str) -> ObjectPlace:
             )
         return found
     if "@" in web[2]:
-        raise StorageError(f"{web[1]}://{web[2].rpartition('@')[2]}", "the URL holds a password.", "Take it out.")
+        raise StorageError(url, "the URL holds a password.", "Take it out.")
     if web[1] == "http" and not _ON_THIS_MACHINE.fullmatch(web[2]):
         raise StorageError(url, "has no TLS, so others on the network can read the data.", "Name an https:// URL.")
     return ObjectPlace(web[1], web[2], web[3].rstrip("/"))

@@ -155,7 +155,7 @@ def test_an_endpoint_without_tls_has_to_be_allowed(s3: pytest.MonkeyPatch) -> No
     s3.delenv("AWS_ALLOW_HTTP")
     s3.setenv("AWS_ENDPOINT_URL", f"http://user:{SECRET}@127.0.0.1:9/")
     error = error_of("s3://bucket/p")
-    assert "set AWS_ALLOW_HTTP=true" in str(error) and "http://127.0.0.1:9 " in str(error)
+    assert "set AWS_ALLOW_HTTP=true" in str(error) and "http://***@127.0.0.1:9/ " in str(error)
     assert SECRET not in str(error)
 
 
