@@ -11,7 +11,6 @@ from typing import Any, Optional
 
 from tokenmill_reader.format_readers import read_by, words_of
 from tokenmill_reader.manifest import Chat, Manifest, Source, check_is_dataset, read_manifest
-from tokenmill_reader.passwords import without_passwords
 from tokenmill_reader.quantities import size
 from tokenmill_reader.urls import dataset_folder
 
@@ -62,7 +61,7 @@ def described(manifest: Manifest, name: str) -> dict[str, Any]:
             for one in manifest.sources
         ],
         "tokenizer_digest": manifest.tokenizer_digest,
-        "tokenizer_origin": _origin(manifest),
+        "tokenizer_origin": manifest.tokenizer_origin,
         "chat": None if manifest.chat is None else _chat(manifest.chat, manifest.n_tokens),
         "sets": sets_of(manifest),
         "read_by": read_by(manifest),
@@ -87,12 +86,6 @@ def _chat(chat: Chat, n_tokens: int) -> dict[str, Any]:
         "tokens_trained": chat.n_trained,
         "trained_share": round(chat.n_trained / max(n_tokens, 1), 4),
     }
-
-
-def _origin(manifest: Manifest) -> dict[str, Any] | None:
-    """Where the tokenizer is from. An earlier tokenmill wrote URLs with passwords into manifests."""
-    origin = manifest.tokenizer_origin
-    return origin and {name: value and without_passwords(value) for name, value in origin.items()}
 
 
 def lines_of(found: dict[str, Any]) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, NamedTuple, Optional
 
 from tokenmill_reader.errors import ValidationError
+from tokenmill_reader.passwords import without_passwords
 from tokenmill_reader.records import (
     Convert,
     Field,
@@ -34,7 +35,7 @@ CARD_FILE = "README.md"
 """The page about a dataset beside its manifest. It is made from the manifest, and may be edited: nothing checks it."""
 DOCUMENTS_FOLDER = "documents"
 """The folder of the documents' own files in the dataset, since format 8."""
-FORMAT_VERSION = 9
+FORMAT_VERSION = 10
 READ_VERSIONS = range(3, FORMAT_VERSION + 1)
 """The format versions that can be read; earlier ones lack the fields with a default."""
 
@@ -317,10 +318,11 @@ def own_digest(content: Mapping[str, Any]) -> str:
 
 
 def wrong_names(names: Iterable[str]) -> Iterator[str]:
-    """The names of files that lead out of the dataset's folder or occur twice."""
+    """The names of files that lead out of the dataset's folder or into a git repository, or occur twice."""
     seen: set[str] = set()
     for name in names:
-        if name in seen or any(path.anchor or ".." in path.parts for path in (PurePosixPath(name), PurePath(name))):
+        paths = PurePosixPath(name.lower()), PurePath(name.lower())
+        if name in seen or any(path.anchor or {"..", ".git"} & {*path.parts} for path in paths):
             yield name
         seen.add(name)
 
@@ -339,6 +341,10 @@ def dataset_above(folder: Path) -> Path | None:
     """The dataset around this folder, such as data/tokens for data/tokens/documents; None if there is none."""
     datasets = (one for one in folder.parents if (one / DOCUMENTS_FOLDER).is_dir() and (one / MANIFEST_FILE).exists())
     return next(datasets, None)
+
+
+def _clean(value: Any, place: str) -> str:
+    return without_passwords(text(value, place))  # which an earlier tokenmill wrote into manifests
 
 
 def _passes(value: Any, place: str) -> str:
@@ -461,7 +467,7 @@ _MANIFEST = record(
         "format_version": Field(whole),
         "engine": Field(text),
         "tokenizer_digest": Field(text),
-        "tokenizer_origin": Field(optional(dict_of(optional(text))), lambda: None),
+        "tokenizer_origin": Field(optional(dict_of(optional(_clean))), lambda: None),
         "id_type": Field(text),
         "id_max": Field(whole),
         "begin_of_document_id": Field(optional(whole), lambda: None),

@@ -378,7 +378,7 @@ def test_info_says_what_the_manifest_says(data: Path) -> None:
     said = cli(copied, "info").stdout
     assert "begins with id 0 and ends with id 1" in said
     found = json.loads(cli(copied, "info", "data/tokens", "--json").stdout)["result"]
-    assert (found["documents"], found["files"], found["format_version"]) == (25, 3, 9)
+    assert (found["documents"], found["files"], found["format_version"]) == (25, 3, 10)
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def test_the_manifest_says_how_conversations_became_tokens(manifest: Manifest, t
     found = read_manifest(tmp_path)
     assert found.chat == manifest.chat and found.has_mask
     text = json.loads((tmp_path / "manifest.json").read_text())
-    assert text["format_version"] == 9
+    assert text["format_version"] == 10
     assert text["chat"]["variables"] == {"enable_thinking": False} and text["chat"]["n_trained"] == 4
     assert [shard["n_trained"] for shard in text["shards"]] == [3, 1]
     assert list(wrong_in_itself(found)) == []

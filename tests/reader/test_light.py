@@ -234,7 +234,7 @@ def test_check_ends_with_0_for_a_copy_and_with_1_for_a_damaged_one(
         ({"id_max": "large"}, "id_max: expected a whole number from 0 to 2^63 - 1; found 'large'."),
         ({"n_tokens": -1}, "n_tokens: expected a whole number from 0 to 2^63 - 1; found -1."),
         ({"sets": None}, "sets: expected a list; found null."),
-        ({"format_version": 99}, "format_version: found 99, expected 3 to 9: a newer tokenmill made this dataset."),
+        ({"format_version": 99}, "format_version: found 99, expected 3 to 10: a newer tokenmill made this dataset."),
         (
             {"blends": [{"name": "../x", "n_bytes": 0, "sha256": ""}]},
             "'../x' is there twice, or is no name of a file in the dataset.",

@@ -170,9 +170,9 @@ def test_a_file_that_the_manifest_does_not_name_is_found(built: Project) -> None
     [
         (
             b'{"format_version": 1, "documents": 2}',
-            "format_version: found 1, expected 3 to 9: an older tokenmill",
+            "format_version: found 1, expected 3 to 10: an older tokenmill",
         ),
-        (b'{"format_version": 10}', "format_version: found 10, expected 3 to 9: a newer tokenmill"),
+        (b'{"format_version": 11}', "format_version: found 11, expected 3 to 10: a newer tokenmill"),
         (b'{"n_documents": 2}', "format_version: Field required"),
         (b"PAR1", "Invalid JSON"),
     ],

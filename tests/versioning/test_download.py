@@ -1,5 +1,6 @@
 """A dataset that is downloaded is the one that was uploaded, byte for byte, or it is not there."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -79,6 +80,56 @@ def test_a_damaged_or_missing_file_of_the_tokenizer_is_named(built: Project, url
 def test_from_a_folder(built: Project, tmp_path: Path) -> None:
     folder = upload(built.root, str(tmp_path / "place")).url
     assert cli(Project(tmp_path), "download", f"file://{folder}", "copy").returncode == 0
+    assert files(tmp_path / "copy") == files(built.root / "data")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".git/config",
+        ".dvc/config",
+        "dvc.yaml",
+        "flows/build.py",
+        "params.yaml",
+        "tokenizer/sitecustomize.py",
+        "tokenizer/.git/config",
+        "tables/x.parquet",
+        "quarantine/x.parquet",
+        "tokens/documents/x.parquet",
+    ],
+)
+def test_what_the_manifest_does_not_vouch_for_is_not_downloaded(built: Project, tmp_path: Path, name: str) -> None:
+    folder = Path(upload(built.root, str(tmp_path / "place")).url)
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(b"evil")
+    record = json.loads((folder / "upload.json").read_bytes())
+    record["beside"] = [[name, 4, hashlib.sha256(b"evil").hexdigest()]]  # where an earlier tokenmill looked
+    (folder / "upload.json").write_text(json.dumps(record), encoding="utf-8")
+    assert cli(Project(tmp_path), "download", str(folder), "copy").returncode == 0
+    assert files(tmp_path / "copy") == files(built.root / "data")
+    assert {path.name for path in (tmp_path / "copy").iterdir()} == set(FOLDERS)
+    if name.startswith(("tokenizer", "tables", "tokens")):
+        verified = cli(Project(tmp_path), "verify", str(folder), "--no-source")
+        assert verified.returncode == 1 and name.removeprefix("tokens/") in verified.stdout
+
+
+@pytest.mark.parametrize("name", ["conform.py", "golden.json", "card.json", "README.md", "tokenizer_config.json"])
+def test_a_replaced_file_beside_a_tokenizer_is_named(built: Project, tmp_path: Path, name: str) -> None:
+    folder = Path(upload(built.root, str(tmp_path / "place")).url)
+    content = (folder / "tokenizer" / name).read_bytes()
+    (folder / "tokenizer" / name).write_bytes(content.replace(b"e", b"E", 1))
+    said = cli(Project(tmp_path), "download", str(folder), "copy")
+    assert said.returncode == 2 and f"tokenizer/{name}: not the file that the manifest names" in said.stderr
+    assert not (tmp_path / "copy").exists()
+    verified = cli(Project(tmp_path), "verify", str(folder), "--no-source")
+    assert verified.returncode != 0 and f"tokenizer/{name}" in verified.stdout + verified.stderr
+
+
+def test_the_card_of_a_dataset_is_written_anew(built: Project, tmp_path: Path) -> None:
+    folder = Path(upload(built.root, str(tmp_path / "place")).url)
+    card = folder / "tokens/README.md"
+    card.write_text(card.read_text(encoding="utf-8") + "<script>", encoding="utf-8")
+    assert cli(Project(tmp_path), "download", str(folder), "copy").returncode == 0
     assert files(tmp_path / "copy") == files(built.root / "data")
 
 

@@ -19,7 +19,6 @@ from tokenmill.dataset.manifest import parse_manifest
 from tokenmill.errors import StorageError, ValidationError
 from tokenmill.storage import anywhere
 from tokenmill.versioning.import_tokenizer import pin_anew
-from tokenmill.versioning.stored import recorded_beside
 from tokenmill.versioning.upload import upload
 from tokenmill_reader.checked_parquet import parquet_file
 from tokenmill_reader.regular_files import read
@@ -66,7 +65,7 @@ def test_a_tokenizer_folder_with_a_link_is_not_imported(tmp_path: Path) -> None:
         pin_anew(tmp_path, TokenizerSource.model_validate({"from": "folder"}))
 
 
-@pytest.mark.parametrize("name", ["../out.parquet", "/etc/passwd"])
+@pytest.mark.parametrize("name", ["../out.parquet", "/etc/passwd", ".git/config", "documents/.GIT/hooks/x"])
 def test_open_refuses_names_that_lead_out_of_the_dataset(name: str, tmp_path: Path) -> None:
     folder = documents_dataset(tmp_path / "tokens", [[[1, 2], [3]]], [])
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
@@ -95,12 +94,6 @@ def test_a_part_of_a_set_without_its_file_is_named(tmp_path: Path) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     with pytest.raises(ValidationError, match="a part of the set nanogpt names no file"):
         tokenmill.open(folder, format="nanogpt")
-
-
-@pytest.mark.parametrize("content", ["[" * 200_000, "{}", "[1]", '{"beside": [1], "tokens_md5": {}}'])
-def test_a_record_of_an_upload_that_is_none_counts_as_none(content: str, tmp_path: Path) -> None:
-    (tmp_path / "upload.json").write_text(content, encoding="ascii")
-    assert recorded_beside(str(tmp_path)) == []
 
 
 @pytest.mark.slow

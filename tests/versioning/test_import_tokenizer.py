@@ -9,6 +9,7 @@ import tokenizers
 
 from tests.builders.trained import TOKENIZER
 from tokenmill import Tokenizer
+from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.config.lockfile import read_pin, write_pin
 from tokenmill.config.training_params import TokenizerSource
 from tokenmill.errors import VersionsError
@@ -67,3 +68,19 @@ def test_an_import_says_what_the_files_beside_change(tmp_path: Path, capsys: pyt
     said = capsys.readouterr().err
     assert "folder: the files beside tokenizer.json add or change 1 tokens: <|im_end|> = 1200" in said
     assert "so does tokenmill: normalizer, pre_tokenizer" in said
+
+
+def test_a_program_of_others_is_not_passed_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = folder(tmp_path, {})
+    (made / "golden.json").write_text(make_golden(made, TOKENIZER, {}).model_dump_json(), encoding="utf-8")
+    (made / "card.json").write_text("{}", encoding="utf-8")
+    evil = ("conform.py", "sitecustomize.py", ".git/config", "run.sh", "vocab.pkl", "additional_chat_templates/x.so")
+    for name in evil:
+        (made / name).parent.mkdir(exist_ok=True)
+        (made / name).write_text("evil", encoding="utf-8")
+    import_pinned(tmp_path, pin_anew(tmp_path, ASKED), tmp_path / "taken")
+    kept = {path.name for path in made.iterdir() if path.suffix in (".json", ".tiktoken")}
+    assert {path.name for path in (tmp_path / "taken").iterdir()} == {*kept, "conform.py"}
+    assert "evil" not in (tmp_path / "taken/conform.py").read_text(encoding="utf-8")
+    assert "5 files are not copied, as they are no files of a tokenizer: " in capsys.readouterr().err
+    refuse_changed(tmp_path, pin_anew(tmp_path, ASKED))

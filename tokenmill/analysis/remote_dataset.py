@@ -6,8 +6,10 @@ from pathlib import Path
 from threading import Event
 
 from tokenmill.checks.findings import Finding
-from tokenmill.checks.manifest_checks import wrong_file
-from tokenmill.errors import TokenizerError
+from tokenmill.checks.manifest_checks import wrong_tokenizer_files
+from tokenmill.corpus.quarantine import QUARANTINE_FILE
+from tokenmill.dataset.manifest import read_manifest
+from tokenmill.errors import TokenizerError, ValidationError
 from tokenmill.storage import anywhere
 from tokenmill.versioning.stored import (
     MANIFEST,
@@ -17,14 +19,15 @@ from tokenmill.versioning.stored import (
     TOKENS,
     UPLOAD_FILE,
     not_a_dataset,
-    recorded_beside,
 )
+
+_QUARANTINE = f"{QUARANTINE}/{QUARANTINE_FILE}"
 
 
 class RemoteDataset:
     """The dataset PLACE/DIGEST, as it was listed. `tokens`: the folder of this machine that its files are fetched into.
-    `names`: the files in its folder `tokens`. `strays`: files elsewhere that no upload writes. `keeps`: whether `at_hand` leaves a
-    file where it is for later; it is False at first."""
+    `names`: the files in its folder `tokens`. `wrong`: what no upload leaves there, or leaves out. `keeps`: whether `at_hand` leaves
+    a file where it is for later; it is False at first."""
 
     def __init__(self, folder: str, scratch: Path) -> None:
         self.folder: str = folder
@@ -37,7 +40,13 @@ class RemoteDataset:
             name.removeprefix(f"{TOKENS}/") for name in self._listed if name.startswith(f"{TOKENS}/")
         ]
         known = tuple(f"{one}/" for one in (TOKENS, TABLES, TOKENIZER, QUARANTINE))
-        self.strays: list[str] = [name for name in self._listed if not name.startswith(known) and name != UPLOAD_FILE]
+        self.wrong: list[Finding] = [
+            Finding(f"../{name}", None, "not a file of an upload.", "Delete it.")
+            for name in self._listed
+            if not name.startswith(known) and name != UPLOAD_FILE
+        ]
+        if _QUARANTINE not in self._listed:
+            self.wrong.append(Finding(f"../{_QUARANTINE}", None, "missing.", "Upload the dataset again."))
         self.keeps: bool = False
 
     def fetch_beside(self, needs_tokenizer: bool, has_tables: bool) -> None:
@@ -53,16 +62,14 @@ class RemoteDataset:
         for _ in anywhere.at_once(self._fetch, wanted):
             pass
 
-    def wrong_beside(self) -> list[Finding]:
-        """The files of the tokenizer and the quarantine that are not those that were uploaded. Call `fetch_beside` first."""
-        found = []
-        for file in recorded_beside(self.folder):
-            if file.name not in self._listed:
-                found.append(Finding(f"../{file.name}", None, "missing.", "Upload the dataset again."))
-            elif wrong := wrong_file(self._path(file.name), file.n_bytes, file.sha256):
-                fix = "Delete it, and upload the dataset again."
-                found.append(Finding(f"../{file.name}", None, f"{wrong}.", fix))
-        return found
+    def wrong_tokenizer(self) -> list[Finding]:
+        """How the files of the tokenizer differ from those that the manifest names; none if it cannot be read. Call `fetch_beside`
+        first."""
+        try:
+            manifest = read_manifest(self.tokens)
+        except ValidationError:
+            return []
+        return list(wrong_tokenizer_files(manifest, self._path(TOKENIZER)))
 
     @contextmanager
     def at_hand(self, name: str, ended: Event) -> Iterator[None]:

@@ -32,7 +32,7 @@ from tokenmill.errors import ValidationError
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY
 from tokenmill.rounds import Round, Rounds, T, Task
 from tokenmill.storage.unit_store import Done
-from tokenmill.versioning.stored import TOKENIZER, folder_name
+from tokenmill.versioning.stored import folder_name
 from tokenmill_reader.copy_check import files_below
 from tokenmill_reader.manifest import MANIFEST_FILE, check_is_dataset
 
@@ -105,17 +105,10 @@ def _verify_remote(url: str, options: VerifyOptions) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="tokenmill-verify-") as scratch:
         remote = RemoteDataset(url, Path(scratch))
         remote.fetch_beside(options.tokenizer is None, options.has_tables)
-        beside = [
-            one
-            for one in remote.wrong_beside()
-            if options.tokenizer is None or not one.file.startswith(f"../{TOKENIZER}/")
-        ]
-        if any(one.file.startswith(f"../{TOKENIZER}/") for one in beside):
-            verdict = Verdict(remote.tokens, findings=beside, not_checked=["all that needs the tokenizer"])
+        if options.tokenizer is None and (wrong := remote.wrong_tokenizer()):
+            verdict = Verdict(remote.tokens, findings=wrong, not_checked=["all that needs the tokenizer"])
         else:
             verdict = _verified(remote.tokens, options, remote)
-            known = {one.file for one in verdict.findings}
-            verdict.findings += [one for one in beside if one.file not in known]
         verdict.findings = [replace(one, what=remote.in_words(one.what)) for one in verdict.findings]
         verdict.not_checked = [remote.in_words(one) for one in verdict.not_checked]
     verdict.dataset = url
@@ -144,7 +137,7 @@ def _verified(dataset: Path, options: VerifyOptions, remote: RemoteDataset | Non
     )
     if remote is not None:
         remote.keeps = bool(manifest.sets)
-        verdict.add(Finding(f"../{name}", None, "not a file of an upload.", "Delete it.") for name in remote.strays)
+        verdict.add(remote.wrong)
     verdict.add(wrong_identity(subject))
     if any(one.file == MANIFEST_FILE for one in verdict.findings):
         return verdict

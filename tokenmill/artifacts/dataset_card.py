@@ -32,6 +32,8 @@ that made this dataset, take the commit whose `dvc.lock` has it, and run `tokenm
 is checked, so that you may add to it."""
 
 
+_LICENSE = re.compile(r"(?<![^\s\"\[])[a-z0-9][a-z0-9.+-]*(?![^\s\",\]])")
+
 Licenses = Mapping[str | None, Sequence[str]]
 """The ids of the licences of each source, by its name; None: the only source, which has no name."""
 
@@ -60,16 +62,15 @@ def card_of(manifest: Manifest, licenses: Licenses) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def licenses_in(card: Path, manifest: Manifest) -> Licenses:
-    """The licences that the card of a dataset names; none where there is no card. `manifest`: that of the dataset."""
-    lines = card.read_text(encoding="utf-8").splitlines() if card.is_file() else []
-    key = "license: "
-    found: str | list[str] = next((json.loads(line.removeprefix(key)) for line in lines if line.startswith(key)), [])
+def licenses_in(card: str, manifest: Manifest) -> Licenses:
+    """The licences that the text of a dataset's card names. Somebody may have edited it, so what is no id of a licence counts as
+    none. `manifest`: that of the dataset."""
+    lines = card.splitlines()
     if not manifest.sources:
-        return {None: [found] if isinstance(found, str) else found}
+        header = next((line for line in lines if line.startswith("license: ")), "")
+        return {None: _LICENSE.findall(header.removeprefix("license: "))}
     cells = {one.name: [line for line in lines if line.startswith(f"| {code(one.name)} |")] for one in manifest.sources}
-    ids = {name: some[0].split("|")[-2].strip() if some else "–" for name, some in cells.items()}
-    return {name: [] if text == "–" else text.split(", ") for name, text in ids.items()}
+    return {name: _LICENSE.findall(some[0].split("|")[-2]) if some else [] for name, some in cells.items()}
 
 
 def _license(licenses: Licenses) -> Iterator[str]:

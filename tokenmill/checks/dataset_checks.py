@@ -20,12 +20,14 @@ from tokenmill.checks.manifest_checks import (
     wrong_in_itself,
     wrong_names,
     wrong_quarantine,
+    wrong_tokenizer_files,
     wrong_with_tokenizer,
 )
 from tokenmill.checks.set_checks import SetStore, wrong_sets
 from tokenmill.checks.subject import RightFile, Subject
 from tokenmill.checks.table_checks import wrong_tables
 from tokenmill.dataset.entries import OutputShard, TableFile
+from tokenmill.layout import TOKENIZER_DIRECTORY
 from tokenmill.rounds import Rounds
 from tokenmill_reader.manifest import CARD_FILE, MANIFEST_FILE
 from tokenmill_reader.regular_files import read
@@ -64,8 +66,12 @@ def wrong_stored(subject: Subject, file: OutputShard | TableFile) -> Iterator[Fi
 
 
 def wrong_rest(subject: Subject, checked: Checked) -> Rounds[list[Finding | NotChecked]]:
-    """Checks what follows from all files together: the tables, the file sets, the dropped documents and the quarantine."""
+    """Checks what follows from all files together: the tables, the file sets, the dropped documents, the quarantine,
+    and the files of the tokenizer beside the dataset."""
     of_tables = wrong_tables(subject, checked.files, checked.scratch)
     of_sets = yield from wrong_sets(subject, checked.files, checked.set_store)
     of_dropped = wrong_dropped(subject, checked.dropped, checked.scratch)
-    return [*of_tables, *of_sets, *of_dropped, *wrong_quarantine(subject.manifest, subject.quarantine)]
+    of_beside = [*wrong_quarantine(subject.manifest, subject.quarantine)]
+    if subject.tokenizer_folder == subject.folder.parent / Path(TOKENIZER_DIRECTORY).name:
+        of_beside += wrong_tokenizer_files(subject.manifest, subject.tokenizer_folder)
+    return [*of_tables, *of_sets, *of_dropped, *of_beside]

@@ -52,7 +52,8 @@ def wrong_digest(manifest: Manifest, content: bytes) -> Iterator[Finding]:
 
 def wrong_names(manifest: Manifest) -> Iterator[Finding]:
     """The file names that lead out of the dataset's folder or occur twice."""
-    for names in (manifest.names(), [table.name for table in manifest.tables]):
+    beside = (manifest.tables, manifest.tokenizer_files)
+    for names in (manifest.names(), *([file.name for file in files] for files in beside)):
         for name in names_not_allowed(names):
             yield in_manifest(f"{name!r} is there twice, or is no name of a file in the dataset.")
 
@@ -205,6 +206,17 @@ def wrong_file(path: Path, n_bytes: int, sha256: str, digests: Digests | None = 
     return copy_check.wrong_file(
         path, n_bytes, sha256, lambda path: digests.fact(path, "sha256", str, partial(sha256_file, path))
     )
+
+
+def wrong_tokenizer_files(manifest: Manifest, folder: Path) -> Iterator[Finding]:
+    """Says how the files in the tokenizer's folder differ from those that the manifest names, from format 10 on."""
+    if manifest.format_version < 10 or not folder.is_dir():
+        return
+    here = f"../{folder.name}/"
+    yield from wrong_files([file.name for file in manifest.tokenizer_files], set(copy_check.files_below(folder)), here)
+    for file in manifest.tokenizer_files:
+        if what := wrong_file(folder / file.name, file.n_bytes, file.sha256):
+            yield Finding(f"{here}{file.name}", None, what, COPY)
 
 
 def wrong_quarantine(manifest: Manifest, folder: Path | None) -> Iterator[Finding | NotChecked]:

@@ -191,7 +191,7 @@ class ChatEntry(Record):
 
 
 class TableFile(Record):
-    """A file of data/tables or of a file set. `name` is relative to data/tables, or to the dataset's folder."""
+    """A file of data/tables, of data/tokenizer or of a file set. `name` is relative to that folder, or to the dataset's."""
 
     name: str
     n_bytes: int

@@ -82,6 +82,9 @@ class Manifest(Record):
     engine: str = Field(description="version of tokenmill and of the core's sources that encoded")
     tokenizer_digest: str
     tokenizer_origin: Origin | None = Field(default=None, description="null for a tokenizer that was trained here")
+    tokenizer_files: list[TableFile] = Field(
+        default=[], description="the files of data/tokenizer; empty up to format 9"
+    )
     params_digest: str = Field(description="over the parameters that the dataset's bytes depend on")
     id_type: str = Field(description="uint16 or uint32")
     id_max: int = Field(description="largest id of the tokenizer")
@@ -179,6 +182,8 @@ class Manifest(Record):
         left_out: dict[str, Any] = {} if self.sources else {"inputs": {"__all__": {"source"}}}
         if not self.mixture:
             left_out["mixture"] = True
+        if self.format_version < 10:
+            left_out["tokenizer_files"] = True
         of_shards: dict[str, Any] = {"tokens_sha256": True} if self.format_version < 9 else {}
         if self.chat is None:
             left_out["chat"] = True

@@ -67,10 +67,11 @@ def write_count_tables(parts: Sequence[TableInput], tokenizer: Tokenizer, direct
 
 
 def table_entries(directory: Path) -> list[TableFile]:
-    """The manifest's entries of the tables in a folder."""
+    """The manifest's entries of the files in a folder: of the tables, or of the tokenizer."""
     return [
-        TableFile(name=path.name, n_bytes=path.stat().st_size, sha256=sha256_file(path))
-        for path in sorted(directory.iterdir())
+        TableFile(name=path.relative_to(directory).as_posix(), n_bytes=path.stat().st_size, sha256=sha256_file(path))
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
     ]
 
 

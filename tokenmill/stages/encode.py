@@ -49,7 +49,7 @@ def encode(project: Project) -> Stage:
     _refuse_formats(project, [main, *others.values()])
     corpus = yield from _encode_units(project, main, others.values(), drops)
     folders = Folders(root / TOKENS_DIRECTORY, root / QUARANTINE_DIRECTORY, root / TABLES_DIRECTORY)
-    manifest = yield from write_dataset(project, corpus, folders)
+    manifest = yield from write_dataset(project, corpus, root / TOKENIZER_DIRECTORY, folders)
     yield from _write_sizes(project, others, drops)
     _remember_digests(project, manifest)
     _tell_left_out(project, manifest, corpus, drops)
@@ -130,9 +130,10 @@ def _write_sizes(project: Project, encoders: Mapping[int, Encoder], drops: Drops
             project, encoder, [], drops, is_forced=False
         )  # with --force, the first pass made them
         names = (TOKENS_DIRECTORY, QUARANTINE_DIRECTORY, TABLES_DIRECTORY)
-        yield from write_dataset(project, corpus, Folders(*(below / Path(name).name for name in names)))
+        tokenizer = project.root / TOKENIZER_DIRECTORY / str(size)
+        yield from write_dataset(project, corpus, tokenizer, Folders(*(below / Path(name).name for name in names)))
         with write_directory(below / Path(TOKENIZER_DIRECTORY).name) as partial_folder:
-            for path in sorted((project.root / TOKENIZER_DIRECTORY / str(size)).iterdir()):
+            for path in sorted(tokenizer.iterdir()):
                 shutil.copyfile(path, partial_folder / path.name)
 
 

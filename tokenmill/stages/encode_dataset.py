@@ -16,7 +16,7 @@ from tokenmill.corpus.units import Unit, source_name
 from tokenmill.dataset.document_index import n_repeated_tokens
 from tokenmill.dataset.entries import ChatEntry, Files, InputShard, OutputShard
 from tokenmill.dataset.manifest import Manifest, write_manifest
-from tokenmill.dataset.tables import UNIT_INDEX_FILE, TableInput, write_tables
+from tokenmill.dataset.tables import UNIT_INDEX_FILE, TableInput, table_entries, write_tables
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, output_shard
 from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.file_sets.arrangement import SetFacts
@@ -81,9 +81,9 @@ class Folders(NamedTuple):
     tables: Path
 
 
-def write_dataset(project: Project, corpus: EncodedCorpus, folders: Folders) -> Rounds[Manifest]:
-    """Writes the dataset of the encoded units, its file sets, tables and quarantine. Returns the manifest. Raises CorpusError,
-    ParamsError, UnitsError."""
+def write_dataset(project: Project, corpus: EncodedCorpus, tokenizer: Path, folders: Folders) -> Rounds[Manifest]:
+    """Writes the dataset of the encoded units, its file sets, tables and quarantine. `tokenizer`: the folder of its tokenizer.
+    Returns the manifest. Raises CorpusError, ParamsError, UnitsError."""
     params, units, shards = project.params.encode, project.units, corpus.entries()
     n_good = sum(sum(one.facts.piece_documents) for one in corpus.done)
     n_bad = check_limit(units, [one.facts.left for one in corpus.done], n_good, project.params.source)
@@ -107,6 +107,7 @@ def write_dataset(project: Project, corpus: EncodedCorpus, folders: Folders) -> 
         ]
         manifest = Manifest(
             **origin_of(project, corpus.encoder),
+            tokenizer_files=table_entries(tokenizer),
             chat=entry,
             n_documents=sum(shard.n_documents for shard in shards),
             n_tokens=sum(shard.n_tokens for shard in shards),

@@ -39,11 +39,14 @@ from tokenmill.rounds import Round, Rounds, do
 from tokenmill.stages.encode_sets import SetsRun, write_blends, write_sets
 from tokenmill.stages.remap_task import RemapFacts, RemapTask, check_file
 from tokenmill.storage.atomic import write_directory
+from tokenmill.storage.followed import files_in, followed
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import Done, UnitStore, unit_key
+from tokenmill.tokenizer.folder_copy import copy_folder
 from tokenmill.tokenizer.remapping import Remapping
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.manifest import CARD_FILE, FORMAT_VERSION
+from tokenmill_reader.regular_files import read
 
 
 class Remapped(msgspec.Struct, frozen=True):
@@ -87,16 +90,15 @@ def remap(dataset: Path, tokenizer: Path, directory: Path, own: Path | None, thr
     folder, new = tokenizer_of(dataset, tokenizer)
     remapping = Remapping(old, new)
     with write_directory(directory.absolute()) as whole:
+        with write_directory(whole / Path(TOKENIZER_DIRECTORY).name) as partial:
+            if folder.is_dir():
+                copy_folder(folder, partial)
+            else:
+                new.save(partial)
         with tempfile.TemporaryDirectory(prefix="tokenmill-remap-", dir=whole) as scratch:
             store = UnitStore(Path(scratch))
             job = _Job(manifest, dataset, new, remapping, whole, threads, store)
-            done = Driver(Path(scratch), store).run(_remapped(job), Threads(threads))
-        with write_directory(whole / Path(TOKENIZER_DIRECTORY).name) as partial:
-            if folder.is_dir():
-                shutil.copytree(folder, partial, dirs_exist_ok=True)
-            else:
-                new.save(partial)
-    return done
+            return Driver(Path(scratch), store).run(_remapped(job), Threads(threads))
 
 
 def _refuse(manifest: Manifest, dataset: Path, directory: Path) -> None:
@@ -143,10 +145,12 @@ def _remapped(job: _Job) -> Rounds[Remapped]:
         made = made.model_copy(update=(yield from _sets(job, made, done, tokens)))
         made = made.model_copy(update={"tables": _write_tables(job, done, tables)})
         written = write_manifest(made, tokens)
-        write_dataset_card(written, licenses_in(job.dataset / CARD_FILE, manifest), tokens)
+        write_dataset_card(written, licenses_in(_card(job.dataset), manifest), tokens)
     quarantine = beside(job.dataset, QUARANTINE_DIRECTORY)
     if quarantine.is_dir():
-        shutil.copytree(quarantine, job.directory / quarantine.name)
+        with write_directory(job.directory / quarantine.name) as partial:
+            for name in files_in(quarantine):
+                shutil.copyfile(quarantine / name, partial / name)
     return Remapped(
         n_documents=made.n_documents,
         n_tokens_before=manifest.n_tokens,
@@ -154,6 +158,11 @@ def _remapped(job: _Job) -> Rounds[Remapped]:
         n_again=sum(one.facts.n_again for one in done),
         tokens_digest=made.tokens_digest(),
     )
+
+
+def _card(dataset: Path) -> str:
+    path = followed(dataset, CARD_FILE)
+    return read(path).decode(errors="replace") if path.is_file() else ""
 
 
 def _entries(job: _Job, tasks: Sequence[RemapTask], done: Sequence[Done[RemapFacts]]) -> dict[str, Any]:
@@ -179,6 +188,7 @@ def _entries(job: _Job, tasks: Sequence[RemapTask], done: Sequence[Done[RemapFac
         "engine": engine_version(),
         "tokenizer_digest": new.digest,
         "tokenizer_origin": None,
+        "tokenizer_files": table_entries(job.directory / Path(TOKENIZER_DIRECTORY).name),
         "id_type": str(id_type(new.id_max)),
         "id_max": new.id_max,
         "begin_of_document_id": job.remapping.new_id(manifest.begin_of_document_id),

@@ -1,10 +1,11 @@
 """Downloads a dataset from a place into a new folder, which appears when all files are there and checked."""
 
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from threading import Event
 
+from tokenmill.artifacts.dataset_card import licenses_in, write_dataset_card
 from tokenmill.checks.manifest_checks import wrong_file
-from tokenmill.console import progress
+from tokenmill.console import progress, say
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.errors import ValidationError
 from tokenmill.storage import anywhere
@@ -16,12 +17,15 @@ from tokenmill.versioning.stored import (
     MANIFEST,
     QUARANTINE,
     TOKENIZER,
+    TOKENS,
     DatasetFile,
     manifest_of,
     named_files,
-    recorded_beside,
 )
+from tokenmill_reader.manifest import CARD_FILE
 
+_CARD = f"{TOKENS}/{CARD_FILE}"
+_TOKENIZER_FILE = f"{TOKENIZER}/tokenizer.json"
 _QUARANTINE_FILE = f"{QUARANTINE}/quarantine.parquet"
 
 
@@ -29,9 +33,9 @@ def download(folder: str, directory: Path) -> Manifest:
     """Downloads the dataset PLACE/DIGEST with its tables, tokenizer and quarantine into `directory`, which appears atomically.
     Gives its manifest.
 
-    Every file is checked: the manifest against the name of its folder, the files that it names and the quarantine against its
-    digests, and the tokenizer against its digest. Raises ValidationError if one is wrong or missing, VersionsError if `directory`
-    is not empty, StorageError and PassingError.
+    Only files that the manifest vouches for are fetched, and each is checked against its digest: the manifest against the name of
+    its folder. The dataset's card is written anew. Raises ValidationError if a file is wrong or missing, VersionsError if
+    `directory` is not empty, StorageError and PassingError.
     """
     check_free(directory)
     manifest = manifest_of(folder)
@@ -52,25 +56,33 @@ def download(folder: str, directory: Path) -> Manifest:
 
         for _ in anywhere.at_once(bring, wanted):
             pass
-        if (digest := Tokenizer.load(made / TOKENIZER).digest) != manifest.tokenizer_digest:
+        tokenizer = Tokenizer.load(made / TOKENIZER)
+        if tokenizer.digest != manifest.tokenizer_digest:
             expected = manifest.tokenizer_digest
-            raise _wrong(f"{folder}/{TOKENIZER}", f"found the tokenizer {digest[:16]}…, expected {expected[:16]}…")
+            raise _wrong(
+                f"{folder}/{TOKENIZER}", f"found the tokenizer {tokenizer.digest[:16]}…, expected {expected[:16]}…"
+            )
+        if not manifest.tokenizer_files:
+            tokenizer.save(made / TOKENIZER)
+            say(
+                f"{folder}: its manifest, of an earlier tokenmill, vouches for no file beside tokenizer.json. They are left out."
+            )
+        if _CARD in listed:
+            card = anywhere.get(f"{folder}/{_CARD}").decode(errors="replace")
+            write_dataset_card(manifest, licenses_in(card, manifest), made / TOKENS)
         with write_atomic(made / MANIFEST) as path:
             path.write_text(manifest.as_json(), encoding="utf-8")
     return manifest
 
 
 def _wanted(folder: str, manifest: Manifest, listed: dict[str, StoredObject]) -> dict[str, DatasetFile | None]:
-    """The names of the files to fetch, with expected sizes and digests; None for files of an unrecorded tokenizer, which is checked
-    as a whole."""
+    """The names of the files to fetch, with expected sizes and digests; None for a tokenizer.json that the manifest knows by the
+    tokenizer's digest alone."""
     wanted: dict[str, DatasetFile | None] = {file.name: file for file in named_files(manifest)}
-    wanted |= {
-        name: None for name in listed if name.startswith(f"{TOKENIZER}/") and ".." not in PurePosixPath(name).parts
-    }
-    wanted |= {file.name: file for file in recorded_beside(folder) if ".." not in PurePosixPath(file.name).parts}
+    wanted.setdefault(_TOKENIZER_FILE, None)
     if (stored := listed.get(_QUARANTINE_FILE)) is not None:
         wanted[_QUARANTINE_FILE] = DatasetFile(_QUARANTINE_FILE, stored.n_bytes, manifest.quarantine_sha256)
-    if missing := [name for name in [*wanted, f"{TOKENIZER}/tokenizer.json"] if name not in listed]:
+    if missing := [name for name in wanted if name not in listed]:
         raise _wrong(f"{folder}/{missing[0]}", "missing")
     return wanted
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +16,9 @@ from tokenmill.conform.program import write_program
 from tokenmill.console import say
 from tokenmill.errors import TokenizerError, VersionsError
 from tokenmill.layout import LOCK_FILE, TOKENIZER_DIRECTORY
-from tokenmill.storage.anywhere import files_below
-from tokenmill.storage.atomic import sha256_directory, write_atomic, write_directory
+from tokenmill.storage.atomic import sha256_directory, write_directory
 from tokenmill.tokenizer.chat_files import DEFAULT, chat_of, copy_chat_files
+from tokenmill.tokenizer.folder_copy import copy_folder
 from tokenmill.tokenizer.formats.files import file_of
 from tokenmill.tokenizer.formats.folder import FOLDER_FILES, changes, content_of, with_folder
 from tokenmill.tokenizer.formats.schema import read_document
@@ -87,7 +86,7 @@ def import_pinned(root: Path, pin: Pin, directory: Path) -> Tokenizer:
         ):  # the vectors of any other were made just now
             check_golden(imported, tokenizer)
         with write_directory(directory) as partial:
-            _copy(imported, partial)
+            copy_folder(imported, partial)
     return tokenizer
 
 
@@ -168,8 +167,8 @@ def _adopt(source: Path, asked: TokenizerSource, directory: Path) -> tuple[str, 
     """Copies a tokenizer that tokenmill made. Any other is saved again, with golden vectors and a model card."""
     if _is_ours(source):
         with write_directory(directory) as partial:
-            _copy(source, partial)
-        return sha256_directory(directory), Tokenizer.load(directory)
+            copy_folder(source, partial)
+        return sha256_directory(source), Tokenizer.load(directory)
     original = _load(source, asked)
     if source.is_dir():
         _tell_changes(source)
@@ -252,9 +251,3 @@ def _beside_is_same(root: Path, pin: Pin) -> bool:
         return pin.beside_sha256 == _beside_sha256(root, pin.asked)
     source = _source(root, pin.asked)
     return not source.is_dir() or _is_ours(source) or content_of(source) == read(file_of(source))
-
-
-def _copy(source: Path, directory: Path) -> None:
-    for path in sorted(files_below(source)):
-        with write_atomic(directory / path.relative_to(source)) as partial:
-            shutil.copyfile(path, partial)

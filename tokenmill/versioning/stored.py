@@ -3,23 +3,24 @@
     PLACE/DIGEST/tokens/manifest.json    written last; a folder without it is no dataset
                  tokens/…                the files that manifest.json names
                  tables/…  tokenizer/…  quarantine/…    what `tokenmill verify` reads beside them
-                 upload.json             dvc.lock's md5 of data/tokens, and the digests of the card, tokenizer/ and quarantine/
+                 upload.json             dvc.lock's md5 of data/tokens
 
 DIGEST is the first 16 digits of the manifest's own digest.
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tokenmill.checks.findings import raise_first
 from tokenmill.checks.manifest_checks import wrong_digest, wrong_names
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
+from tokenmill.dataset.entries import OutputShard, TableFile
 from tokenmill.dataset.manifest import Manifest, parse_manifest
 from tokenmill.errors import CorpusError, PassingError, ValidationError
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.storage import anywhere
-from tokenmill.storage.json_files import parse_json
 from tokenmill_reader.manifest import CARD_FILE, MANIFEST_FILE
 from tokenmill_reader.regular_files import sha256_file
 
@@ -92,26 +93,24 @@ def not_a_dataset(folder: str) -> ValidationError:
 
 
 def named_files(manifest: Manifest) -> list[DatasetFile]:
-    """The files that the manifest names, without the quarantine."""
-    tokens = [DatasetFile(f"{TOKENS}/{one.name}", one.n_bytes, one.sha256) for one in manifest.shards]
-    tokens += [DatasetFile(f"{TOKENS}/{one.name}", one.n_bytes, one.sha256) for one in manifest.set_files()]
-    return tokens + [DatasetFile(f"{TABLES}/{one.name}", one.n_bytes, one.sha256) for one in manifest.tables]
+    """The files that the manifest names, without the quarantine. Up to format 9 it names none of the tokenizer."""
+    named: dict[str, Sequence[OutputShard | TableFile]] = {
+        TOKENS: [*manifest.shards, *manifest.set_files()],
+        TABLES: manifest.tables,
+        TOKENIZER: manifest.tokenizer_files,
+    }
+    return [
+        DatasetFile(f"{folder}/{file.name}", file.n_bytes, file.sha256)
+        for folder, files in named.items()
+        for file in files
+    ]
 
 
-def recorded_beside(folder: str) -> list[DatasetFile]:
-    """The tokenizer's and quarantine's files as upload.json records them; empty if it cannot be read."""
-    try:
-        found = parse_json(anywhere.get(f"{folder}/{UPLOAD_FILE}"))["beside"]
-        return [DatasetFile(str(name), int(n_bytes), str(sha256)) for name, n_bytes, sha256 in found]
-    except PassingError:
-        raise
-    except (CorpusError, FileNotFoundError, ValueError, KeyError, TypeError):
-        return []
-
-
-def files_beside(data: Path) -> list[DatasetFile]:
-    """The present files of the tokenizer and the quarantine, and the dataset's card, in a project's `data`."""
-    paths = [path for path in (data / TOKENIZER).rglob("*") if path.is_file()]
+def files_beside(data: Path, manifest: Manifest) -> list[DatasetFile]:
+    """The further files of an upload, in a project's `data`: the quarantine and the dataset's card if they are there, and the files
+    of a tokenizer that the manifest does not name."""
+    is_named = bool(manifest.tokenizer_files)
+    paths = [] if is_named else [path for path in (data / TOKENIZER).rglob("*") if path.is_file()]
     one_each = (data / QUARANTINE / QUARANTINE_FILE, data / TOKENS / CARD_FILE)
     paths += [path for path in one_each if path.is_file()]
     return [
