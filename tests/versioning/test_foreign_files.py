@@ -18,7 +18,8 @@ from tokenmill.config.training_params import TokenizerSource
 from tokenmill.dataset.manifest import parse_manifest
 from tokenmill.errors import StorageError, ValidationError
 from tokenmill.storage import anywhere
-from tokenmill.versioning.import_tokenizer import pin_anew
+from tokenmill.tokenizer.conversions.convert import read_form, write_form
+from tokenmill.versioning.import_tokenizer import import_pinned, pin_anew, pin_if_new
 from tokenmill.versioning.upload import upload
 from tokenmill_reader.checked_parquet import parquet_file
 from tokenmill_reader.regular_files import read
@@ -146,3 +147,77 @@ def test_fifos_and_links_in_a_copy_are_wrong_at_once(built: Project, tmp_path: P
             assert done.returncode in (1, 2) and path.name in done.stdout + done.stderr, (command, done)
         path.unlink()
         path.write_bytes(content)
+
+
+BESIDE = (
+    "chat_template.jinja",
+    "additional_chat_templates/tool_use.jinja",
+    "chat_template.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "config.json",
+    "tokenizer.json",
+)
+
+
+@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize("way", ["import", "convert"])
+def test_a_link_out_of_a_tokenizer_folder_is_not_followed(tmp_path: Path, name: str, way: str) -> None:
+    folder = tmp_path / "folder"
+    TOKENIZER.save(folder)
+    content = (folder / name).read_text(encoding="utf-8") if (folder / name).exists() else '{"chat_template": "SECRET"}'
+    (tmp_path / "secret").write_text(content, encoding="utf-8")
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(tmp_path / "secret")
+    with pytest.raises(
+        StorageError, match=rf"{name}: expected a file in its folder; found a symbolic link to .*secret"
+    ):
+        take(way, tmp_path)
+
+
+def test_the_folder_of_further_chat_templates_is_no_link_out_of_the_tokenizers(tmp_path: Path) -> None:
+    TOKENIZER.save(tmp_path / "folder")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/x.jinja").write_text("SECRET", encoding="utf-8")
+    (tmp_path / "folder/additional_chat_templates").symlink_to(tmp_path / "mine")
+    with pytest.raises(StorageError, match=r"found a symbolic link to .*mine"):
+        take("import", tmp_path)
+
+
+def test_merges_and_models_that_are_links_out_of_their_folder_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("#version: 0.2\na b\n", encoding="utf-8")
+    for name in ("merges.txt", "tokenizer.model"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / name).symlink_to(tmp_path / "secret")
+        if name == "merges.txt":
+            (folder / "vocab.json").write_text("{}", encoding="utf-8")
+        with pytest.raises(StorageError, match=rf"{name}: expected a file in its folder"):
+            read_form(folder, "gpt2")
+
+
+@pytest.mark.parametrize("way", ["import", "convert"])
+@pytest.mark.parametrize("store", ["hub/blobs", "folder/own", "cache/files/md5/0f"])
+def test_links_into_a_hubs_cache_the_folder_and_dvcs_cache_are_followed(tmp_path: Path, store: str, way: str) -> None:
+    folder = tmp_path / ("hub/snapshots/0123" if store == "hub/blobs" else "folder")
+    TOKENIZER.save(folder)
+    (folder / "chat_template.jinja").write_text("{{ messages }}", encoding="utf-8")
+    (tmp_path / store).mkdir(parents=True)
+    for i, path in enumerate(path for path in list(folder.iterdir()) if path.is_file()):
+        path.rename(tmp_path / store / f"{i:030x}")
+        path.symlink_to(os.path.relpath(tmp_path / store / f"{i:030x}", folder))
+    if folder.name != "folder":
+        (tmp_path / "folder").symlink_to(folder)
+    take(way, tmp_path)
+    assert (tmp_path / "taken/chat_template.jinja").read_text(encoding="utf-8") == "{{ messages }}"
+
+
+def take(way: str, root: Path) -> None:
+    """Takes the tokenizer in `folder` over into `taken`."""
+    if way == "convert":
+        write_form(read_form(root / "folder"), root / "taken", "tokenizer.json")
+    else:
+        asked = TokenizerSource.model_validate({"from": "folder"})
+        import_pinned(root, pin_if_new(root, asked), root / "taken")

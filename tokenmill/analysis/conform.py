@@ -2,6 +2,7 @@
 has a chat template, on conversations."""
 
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,12 +21,15 @@ from tokenmill.conform.program import write_program
 from tokenmill.console import say
 from tokenmill.errors import TokenizerError
 from tokenmill.special_tokens import SpecialTokensInText
+from tokenmill.storage.followed import followed
+from tokenmill.tokenizer.chat_files import copy_chat_templates
 from tokenmill.tokenizer.conversions.convert import read_form, write_form
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.regular_files import read
 
 N_TEXTS = 2_000
 N_CONVERSATIONS = 50
+_READ_HERE = (".jinja", ".json")
 _MADE = {
     "mistral-common": ("tekken.json", "tekken"),
     "sentencepiece": (".model", "sentencepiece"),
@@ -56,13 +60,19 @@ def conform(path: Path, names: Sequence[str] = tuple(CONSUMERS)) -> list[Result]
 
 @contextmanager
 def _folder_of(path: Path) -> Iterator[Path]:
-    """Yields a folder with links to the tokenizer's files, or to a single file alone. It is alone in a temporary folder."""
+    """Yields a folder with the files of a tokenizer, or with a single file alone. It is alone in a temporary folder. Those that
+    tokenmill reads are copied, as it follows no link out of a tokenizer's folder. The others, such as a model, are links."""
     with tempfile.TemporaryDirectory(prefix="tokenmill-") as name:
         folder = Path(name, "tokenizer")
         folder.mkdir()
-        files = {one.name: one for one in path.iterdir()} if path.is_dir() else {"tokenizer.json": path}
-        for name, file in files.items():
-            (folder / name).symlink_to(file.absolute())
+        if path.is_file():
+            shutil.copyfile(path, folder / "tokenizer.json")
+        for file in path.iterdir() if path.is_dir() else ():
+            if file.suffix in _READ_HERE:
+                shutil.copyfile(followed(path, file.name), folder / file.name)
+            elif file.is_file():
+                (folder / file.name).symlink_to(file.absolute())
+        copy_chat_templates(path, folder)
         yield folder
 
 

@@ -26,8 +26,8 @@ _QUARANTINE = f"{QUARANTINE}/{QUARANTINE_FILE}"
 
 class RemoteDataset:
     """The dataset PLACE/DIGEST, as it was listed. `tokens`: the folder of this machine that its files are fetched into.
-    `names`: the files in its folder `tokens`. `wrong`: what no upload leaves there, or leaves out. `keeps`: whether `at_hand` leaves
-    a file where it is for later; it is False at first."""
+    `names`: the files in its folder `tokens`. `wrong`: what no upload leaves there, or leaves out. `keeps`: whether `at_hand`
+    leaves a file where it is for later; it is False at first."""
 
     def __init__(self, folder: str, scratch: Path) -> None:
         self.folder: str = folder

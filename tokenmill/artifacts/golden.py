@@ -13,6 +13,7 @@ import tokenmill
 from tokenmill.config.record import Record
 from tokenmill.errors import TokenizerError, first_finding
 from tokenmill.storage.atomic import write_atomic
+from tokenmill.storage.followed import followed
 from tokenmill.tokenizer.formats.folder import content_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.regular_files import read
@@ -213,7 +214,7 @@ def read_golden(directory: Path) -> Golden | None:
 
 def _read(path: Path) -> Golden:
     try:
-        return Golden.model_validate_json(read(path))
+        return Golden.model_validate_json(read(followed(path.parent, path.name)))
     except ValidationError as error:
         raise TokenizerError(path, f"{first_finding(error)}.", "Fetch or build the tokenizer again.") from None
 

@@ -19,6 +19,7 @@ from tokenmill.corpus.scripts import characters_by_script
 from tokenmill.errors import TokenizerError, first_finding
 from tokenmill.special_tokens import RESERVED
 from tokenmill.storage.atomic import write_atomic
+from tokenmill.storage.followed import followed
 from tokenmill.tokenizer.conversions.elsewhere import without_llama_cpp
 from tokenmill.tokenizer.conversions.forms import Form
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -170,7 +171,7 @@ def read_card(directory: Path) -> Card:
     """The card of a published tokenizer. Raises TokenizerError if it is missing or malformed."""
     path = directory / CARD_FILE
     try:
-        return Card.model_validate_json(read(path))
+        return Card.model_validate_json(read(followed(directory, CARD_FILE)))
     except FileNotFoundError:
         raise TokenizerError(path, "missing; the tokenizer was not made or taken by `tokenmill build`.") from None
     except ValidationError as error:

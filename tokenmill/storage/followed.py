@@ -28,6 +28,12 @@ def followed(folder: Path, name: str | Path) -> Path:
     )
 
 
+def refuse_links(folder: Path) -> None:
+    """Raises what `files_in` raises."""
+    for _ in files_in(folder):
+        pass
+
+
 def files_in(folder: Path) -> Iterator[Path]:
     """The files in a folder, at any depth, relative to it and sorted. Raises StorageError for a link that leads out of the folder,
     a FIFO, a socket and a device."""

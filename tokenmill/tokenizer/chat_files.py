@@ -5,11 +5,13 @@ them into tokenizer_config.json, and processors into chat_template.json.
 """
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from tokenmill.errors import TokenizerError
 from tokenmill.storage.atomic import remove_tree, write_atomic
+from tokenmill.storage.followed import followed
 from tokenmill.tokenizer.formats.folder import names_in
 from tokenmill.tokenizer.formats.named_tokens import CONFIG_FILE
 from tokenmill.tokenizer.formats.strict_json import object_of
@@ -27,12 +29,12 @@ def chat_templates_of(directory: Path) -> dict[str, str]:
     default. Templates in files of their own come before those in tokenizer_config.json. Where there are neither, it is the one
     that AutoProcessor takes from chat_template.json.
 
-    Raises TokenizerError if a file cannot be read."""
+    Raises TokenizerError if a file cannot be read, and StorageError for a link that leads out of the directory."""
     files = {path.name.removesuffix(_SUFFIX): path for path in sorted((directory / _MORE).glob(f"*{_SUFFIX}"))}
     if (single := directory / CHAT_TEMPLATE_FILE).is_file():
         files.setdefault(DEFAULT, single)
     if files:
-        return {name: _text(path) for name, path in files.items()}
+        return {name: _text(followed(directory, path.relative_to(directory))) for name, path in files.items()}
     for name in (CONFIG_FILE, _PROCESSOR_FILE):
         if (found := object_of(directory / name).get("chat_template")) is not None:
             return _named(found, directory / name)
@@ -88,6 +90,13 @@ def chat_of(directory: Path) -> tuple[dict[str, str], dict[str, str]]:
     except TokenizerError:
         templates = {}
     return templates, special_names(directory)
+
+
+def copy_chat_templates(source: Path, directory: Path) -> None:
+    """Copies the files in additional_chat_templates, if there are any."""
+    for path in (source / _MORE).glob(f"*{_SUFFIX}"):
+        with write_atomic(directory / _MORE / path.name) as partial:
+            shutil.copyfile(followed(source, path.relative_to(source)), partial)
 
 
 def copy_chat_files(source: Path, directory: Path) -> None:

@@ -15,7 +15,7 @@ _N_NAMES_SHOWN = 5
 
 def copy_folder(source: Path, directory: Path) -> None:
     """Copies the files of a tokenizer into an existing directory, and says which it leaves out: hidden files, which git may take
-    for its own, and those of other kinds. conform.py is written anew, as it is a program that its users run.
+    for its own, and those of other kinds. conform.py is not copied but written, as it is a program that users run.
 
     Raises StorageError for a link that leads out of the folder."""
     left_out = []

@@ -17,6 +17,7 @@ from tokenmill.console import say
 from tokenmill.errors import TokenizerError, VersionsError
 from tokenmill.layout import LOCK_FILE, TOKENIZER_DIRECTORY
 from tokenmill.storage.atomic import sha256_directory, write_directory
+from tokenmill.storage.followed import followed, refuse_links
 from tokenmill.tokenizer.chat_files import DEFAULT, chat_of, copy_chat_files
 from tokenmill.tokenizer.folder_copy import copy_folder
 from tokenmill.tokenizer.formats.files import file_of
@@ -219,8 +220,9 @@ def _is_ours(source: Path) -> bool:
 def _files_sha256(source: Path) -> str:
     """The sha256 over the files that an import of this file or directory copies."""
     if _is_ours(source):
+        refuse_links(source)
         return sha256_directory(source)
-    return sha256_file(source / "tokenizer.json" if source.is_dir() else source)
+    return sha256_file(file_of(source))
 
 
 def _chat_sha256(root: Path, asked: TokenizerSource) -> str | None:
@@ -241,7 +243,7 @@ def _beside_sha256(root: Path, asked: TokenizerSource) -> str | None:
     """The sha256 over the files beside a folder's tokenizer.json that may add tokens; None if there are none."""
     if asked.name is not None or not (source := _source(root, asked)).is_dir() or _is_ours(source):
         return None
-    files = {name: sha256_file(source / name) for name in FOLDER_FILES if (source / name).is_file()}
+    files = {name: sha256_file(followed(source, name)) for name in FOLDER_FILES if (source / name).is_file()}
     return hashlib.sha256(json.dumps(files).encode()).hexdigest() if files else None
 
 

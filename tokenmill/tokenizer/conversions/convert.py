@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tokenmill.errors import TokenizerError
 from tokenmill.storage.atomic import write_atomic
+from tokenmill.storage.followed import followed
 from tokenmill.tokenizer.chat_files import CHAT_TEMPLATE_FILE, DEFAULT, chat_templates_of
 from tokenmill.tokenizer.conversions import gguf, sentencepiece_model, tekken, vocab_merges
 from tokenmill.tokenizer.conversions.forms import Form
@@ -82,7 +83,7 @@ def _file_of(source: Path) -> Path:
     if len(files) > 1:
         names = ", ".join(file.name for file in files)
         raise TokenizerError(source, f"expected one file of a tokenizer; found {names}.", f"Name one: {files[0]}.")
-    return files[0] if files else source
+    return followed(source, files[0].name) if files else source
 
 
 def loaded(source: Path, pattern: str | None = None) -> Form:

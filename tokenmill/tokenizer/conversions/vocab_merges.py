@@ -7,6 +7,7 @@ from typing import Any
 from tokenmill.errors import TokenizerError
 from tokenmill.pretokenizers import patterns
 from tokenmill.pretokenizers.json_steps import pre_tokenizer_of
+from tokenmill.storage.followed import followed
 from tokenmill.tokenizer.conversions.forms import Form, not_merged
 from tokenmill.tokenizer.formats.strict_json import Each, check, parse
 from tokenmill_reader.regular_files import read
@@ -48,7 +49,7 @@ def document_of(path: Path, pattern: str | None) -> dict[str, Any]:
         "added_tokens": [],
         "pre_tokenizer": pre_tokenizer_of(patterns.steps_of(pattern), False),
         "decoder": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
-        "model": {"type": "BPE", "vocab": vocab, "merges": _merges(path.parent / _MERGES_FILE)},
+        "model": {"type": "BPE", "vocab": vocab, "merges": _merges(followed(path.parent, _MERGES_FILE))},
     }
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from tokenmill.errors import TokenizerError
+from tokenmill.storage.followed import followed
 from tokenmill.storage.pointers import words_of_pointer
 from tokenmill.tokenizer.formats.strict_json import parse
 from tokenmill_reader.regular_files import read
@@ -21,8 +22,9 @@ _HEAD_BYTES = 4096
 
 
 def file_of(path: Path) -> Path:
-    """The file of a tokenizer, given its own path or the path of its directory."""
-    return path / "tokenizer.json" if os.path.isdir(path) else path  # noqa: PTH112 — False for an invalid path
+    """The file of a tokenizer, given its own path or the path of its directory. Raises StorageError for a link that leads out of
+    the directory."""
+    return followed(path, "tokenizer.json") if os.path.isdir(path) else path  # noqa: PTH112 — False for an invalid path
 
 
 def read_tokenizer_file(file: Path) -> bytes:
@@ -79,7 +81,7 @@ def _check_beside(file: Path) -> None:
     for pattern in _CODE:
         for code in sorted(file.parent.glob(pattern)):
             raise TokenizerError(code, f"there is code beside the tokenizer; {hint}")
-    config = file.parent / _CONFIG
+    config = followed(file.parent, _CONFIG)
     if config.is_file():
         try:
             content = read(config)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tokenmill.errors import TokenizerError, shown
+from tokenmill.storage.followed import followed
 from tokenmill.storage.json_files import parse_json
 from tokenmill.storage.pointers import words_of_pointer
 from tokenmill_reader.regular_files import read
@@ -38,7 +39,8 @@ def parse(content: bytes, place: str, unchecked: tuple[str, ...] = ()) -> dict[s
 
 def object_of(path: Path) -> dict[str, Any]:
     """The JSON object in a file beside a tokenizer, {} without the file. What Python's json reads is read: config.json may have an
-    Infinity that nobody looks at here. Raises TokenizerError."""
+    Infinity that nobody looks at here. Raises TokenizerError, and StorageError for a link that leads out of its folder."""
+    path = followed(path.parent, path.name)
     try:
         if not path.is_file():
             return {}
