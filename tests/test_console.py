@@ -14,7 +14,7 @@ from tests.conftest import REPOSITORY
 from tokenmill import summary
 from tokenmill.console import Progress, line_of, progress
 from tokenmill.summary import StageSummary, table_lines
-from tokenmill_reader.quantities import size
+from tokenmill_reader.shown import size
 
 SUMMARIES = [
     StageSummary("count", "run", 10, 123_456, 5612.3, 4200.1, None, 12.3, 181.0, 5612.3),

@@ -13,9 +13,7 @@ from threading import Lock
 from typing import Literal
 
 from tokenmill.quantities import clock, size_of_total
-from tokenmill_reader.passwords import without_passwords
-from tokenmill_reader.quantities import size
-from tokenmill_reader.terminal import as_shown
+from tokenmill_reader.shown import as_shown, size, without_passwords
 
 Advance = Callable[[int, int], None]
 """Reports progress from any thread: the file bytes and the tokens that were done since the last call."""

@@ -12,7 +12,7 @@ class FormatFacts(NamedTuple):
 
     In Markdown: `gives`: what their readers give of packed sequences. `mask`: where they find the loss mask. `begins`: how they
     find where documents begin in a sequence. `split`: how one names a split to them. `note`: what else one has to know of the
-    format. Their names are in tokenmill_reader.format_readers.
+    format. Their names are in tokenmill_reader.description.
 
     `keeps_ends`: they give each packed sequence as it was written; otherwise windows of one length, wherever sequences end.
     `needs_end`: they find documents by the id that ends them. `holds_mask`, `holds_labels`: the files have a place for the loss

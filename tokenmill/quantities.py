@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from tokenmill_reader.quantities import scale_of
+from tokenmill_reader.shown import scale_of
 
 
 def size_of_total(done_bytes: float, total_bytes: float) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tokenmill.console import is_notebook
-from tokenmill_reader.quantities import size
+from tokenmill_reader.shown import size
 
 Action = Literal["run", "up to date", "restored", "frozen", "imported", "not needed"]
 

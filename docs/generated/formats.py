@@ -3,7 +3,7 @@
 from docs.generated.tables import code, table
 from tokenmill.format_facts import FORMATS
 from tokenmill.formats.by_name import SET_FORMATS
-from tokenmill_reader.format_readers import LOADERS, READERS
+from tokenmill_reader.description import LOADERS, READERS
 from tokenmill_reader.formats.table import READ_FORMATS
 
 

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from tokenmill_reader.copy_check import check
 from tokenmill_reader.description import info, lines_of
 from tokenmill_reader.errors import EXIT_DONE, EXIT_ERROR, EXIT_NO, TokenmillError
-from tokenmill_reader.quantities import size
-from tokenmill_reader.terminal import as_shown
+from tokenmill_reader.shown import as_shown, size
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 class Batches:
     """The batches of one of `world` processes, each a dictionary of arrays. `batches[k]` needs no batch before it.
 
-    So it is a map-style dataset for PyTorch's DataLoader and torchdata's StatefulDataLoader, with `batch_size=None`, and a data
-    source for Grain. The batches are the same with any number of workers. `dataset.shard(rank, world)` gives the items of the
-    batches in the same order.
+    It is a map-style dataset for PyTorch's DataLoader and torchdata's StatefulDataLoader, with `batch_size=None`, and a data source
+    for Grain. The items are those of `dataset.shard(rank, world)`, in its order.
 
     A batch has `input_ids` and `labels`, int64, a row for each item. Shorter items are filled up with the id 0 and the label -100.
     Batches of documents have an `attention_mask`, and those of packed sequences and windows have `position_ids`, which begin at 0
@@ -118,7 +117,7 @@ def _rows(arrays: Sequence[npt.NDArray[Any]], fill: int) -> Longs:
 
 
 def _joined(dataset: TokenDataset, numbers: Longs) -> dict[str, Any]:
-    """The items with these numbers in one row. No label follows from the item before, so the first of each has none."""
+    """The items with these numbers in one row. The first id of each has no label."""
     items, labels_of, starts_of = _items(dataset, numbers)
     n_ids, starts = 0, [np.empty(0, np.int32)]
     for ids, one in zip(items, starts_of):

@@ -20,8 +20,7 @@ class BlockOrder:
     at least 1. `key_of`: the key of an order (tokenmill_reader.order) with a name. `run`: parts that stay neighbours, at least 1.
 
     Each `run` parts are a run, and the runs come in the Order with the key of "parts". Each `block` parts in this order are a
-    block. The items of block k, in the order of its parts, come in the Order with the key of "block k". It needs memory for the
-    parts, and none for the items.
+    block. The items of block k, in the order of its parts, come in the Order with the key of "block k".
     `parts_digest`: the first 16 hex digits of the sha256 of `first_items`, as JSON without spaces.
     """
 

@@ -24,8 +24,8 @@ class Blocks:
     """The items of all parts, one after another. A part's files are opened when they are first needed. `cached`: fetches the files
     of a remote dataset.
 
-    Arrays are read-only. Where parts are memory-mapped, they are views of the files; otherwise copies, so that a few ids do not
-    keep the memory of a row group. A process that gets a copy of this object opens the files again.
+    Arrays are read-only: views of memory-mapped files, otherwise copies, so that a few ids do not keep the memory of a row group.
+    A process that gets a copy of this object opens the files again.
     """
 
     def __init__(self, parts: Parts, cached: CachedFiles | None = None) -> None:

@@ -5,9 +5,8 @@
            megatron/part-00001.bin.1048576.partial     the begin of one of 1,048,576 bytes; it counts as whole for the limit
            .locks/megatron%2Fpart-00000.bin            locked shared while the file is in use, alone while it is fetched or removed
 
-The locks are those of flock: the system takes them back from a process that is killed. The text of a lock says which file was
-compared with its digest last: a file that was changed or replaced since has another inode, size or time, and is compared again.
-Only the user who owns the folder may look into it.
+The locks are those of flock, which the system takes back from a process that is killed. The text of a lock is the inode, size and
+times of the file that was compared with its digest last: a file with others is compared again.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from typing import BinaryIO, cast
 
 from tokenmill_reader.errors import StorageError
 from tokenmill_reader.manifest import MANIFEST_FILE, DatasetFile
-from tokenmill_reader.regular_files import sha256_file
+from tokenmill_reader.regular_files import open_regular, sha256_file
 
 _LOCKS = ".locks"
 _SPACE = "%space"  # no name of a file: those have each % as %25
@@ -83,8 +82,7 @@ def record_right(folder: Path, file: DatasetFile) -> None:
 
 
 def _identity(path: Path, n_bytes: int) -> bytes:
-    """What tells a file from another one, and from what it was before a change. Empty for a file of another size, for none, and for
-    what is no regular file."""
+    """What tells a file from another one, and from itself before a change. Empty unless it is a regular file of this size."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -96,19 +94,14 @@ def _identity(path: Path, n_bytes: int) -> bytes:
 
 def open_own(path: Path, flags: int) -> BinaryIO:
     """Opens a regular file of the folder, and follows no link. Raises StorageError for what is none."""
-    descriptor = -1
-    with suppress(IsADirectoryError):
-        try:
-            descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            if error.errno not in (errno.ELOOP, errno.ENXIO):
-                raise
-    if descriptor >= 0 and stat.S_ISREG(os.fstat(descriptor).st_mode):
-        mode = {os.O_RDONLY: "rb", os.O_WRONLY: "wb", os.O_RDWR: "r+b"}[flags & os.O_ACCMODE]
-        return cast(BinaryIO, open(descriptor, mode, buffering=0))  # noqa: PTH123 — a descriptor
-    if descriptor >= 0:
-        os.close(descriptor)
-    raise StorageError(path, "expected a file; found a link, a folder or a device.", "Remove it.")
+    try:
+        descriptor = open_regular(path, flags | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.EINVAL):
+            raise
+        raise StorageError(path, "expected a file; found a link, a folder or a device.", "Remove it.") from None
+    mode = {os.O_RDONLY: "rb", os.O_WRONLY: "wb", os.O_RDWR: "r+b"}[flags & os.O_ACCMODE]
+    return cast(BinaryIO, open(descriptor, mode, buffering=0))  # noqa: PTH123 — a descriptor
 
 
 def _lock_path(folder: Path, name: str) -> Path:
@@ -121,8 +114,7 @@ def partial_path(folder: Path, file: DatasetFile) -> Path:
 
 
 class Lock:
-    """A lock of this name in the folder: shared, or of one holder alone. It is held until `release`, which `with` calls, or until
-    nothing refers to it."""
+    """A lock of this name in the folder. It is held until `release`, or until nothing refers to it."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder, self._name, self._path = folder, name, _lock_path(folder, name)
@@ -130,11 +122,11 @@ class Lock:
         self._file: BinaryIO | None = open_own(self._path, os.O_RDWR | os.O_CREAT)
 
     def share(self, patience_s: float) -> None:
-        """Waits until no one holds it alone, and holds it together with others. Raises StorageError as `wait` does."""
+        """Waits until no one holds it alone, and holds it with others. Raises as `wait`."""
         self.wait(lambda: self._try(fcntl.LOCK_SH), patience_s)
 
     def take(self, patience_s: float) -> None:
-        """Waits until no one holds it, and holds it alone. Raises StorageError as `wait` does."""
+        """Waits until no one holds it, and holds it alone. Raises as `wait`."""
         self.wait(self.try_take, patience_s)
 
     def try_take(self) -> bool:
@@ -142,7 +134,7 @@ class Lock:
         return self._try(fcntl.LOCK_EX)
 
     def wait(self, is_done: Callable[[], bool], patience_s: float) -> None:
-        """Waits until `is_done()`. Raises StorageError if the process that holds the lock does nothing for the file for so long."""
+        """Waits until `is_done()`. Raises StorageError if the holder of the lock does nothing for the file for so long."""
         pause_s, longest_s = _POLL_S
         state, since_s = self._state(), time.monotonic()
         while not is_done():
@@ -203,8 +195,8 @@ def make_room(
 ) -> bool:
     """Reserves room for a file whose lock is held, by its partial file, after it has removed others; False if there is none.
 
-    The file whose next use is furthest goes first, and none that is needed before `latest` or at it. Files in use stay, and those
-    of `kept`, for which there is room besides. `next_use`: how soon a file is needed, by its name.
+    The file whose next use is furthest goes first, and none that is needed before `latest` or at it. Files in use and those of
+    `kept` stay. `next_use`: how soon a file is needed, by its name.
     """
     with Lock(folder, _SPACE) as lock:
         lock.take(patience_s)

@@ -16,7 +16,7 @@ from tokenmill_reader.cache_folder import Lock, is_there
 from tokenmill_reader.child_python import command_of
 from tokenmill_reader.errors import ParamsError, StorageError
 from tokenmill_reader.manifest import DatasetFile
-from tokenmill_reader.quantities import size
+from tokenmill_reader.shown import size
 from tokenmill_reader.urls import RemoteDataset
 
 _END_S = 5.0
@@ -24,8 +24,8 @@ _TRIES_MAX = 100  # another process may make room for its own files in between
 
 
 class CachedFiles:
-    """The files of a remote dataset. `parts`: those of each part. `fetcher`: what fetches for this process, if it is there. Any
-    process may get a copy, and fetches by a process of its own. `turns`: the number of each part's group in the order.
+    """The files of a remote dataset. `parts`: those of each part. `fetcher`: of this process; others that get a copy start their
+    own. `turns`: the number of each part's group in the order.
 
     Raises ParamsError if a part does not fit into `cache_bytes`.
     """
@@ -74,8 +74,8 @@ class CachedFiles:
         self._largest_group_bytes = max((sum(self._part_bytes[i] for i in group) for group in groups), default=0)
 
     def hold(self, files: Sequence[DatasetFile]) -> list[Lock]:
-        """Makes sure that files are here, as long as what it gives is referred to. Raises StorageError after a minute of outage,
-        and ValidationError for a file that is not the one of the manifest, even when it is fetched again."""
+        """Makes sure that files are here, as long as its result is referred to. Raises StorageError after a minute of outage, and
+        ValidationError for a file that is not that of the manifest."""
         for _ in range(_TRIES_MAX):
             locks = [Lock(self._dataset.folder, file.name) for file in files]
             for lock in locks:
@@ -101,8 +101,7 @@ class CachedFiles:
         return self.hold(self._parts[part])
 
     def to_close(self, opened: Collection[int], part: int) -> list[int]:
-        """Which of these parts, the earliest first, are to be closed before this one is opened. Those of earlier groups leave room
-        for all of its group."""
+        """Which of these parts are to be closed before this one is opened, so that there is room for its group."""
         limit = self._dataset.cache_bytes
         if limit is None:
             return []
@@ -127,8 +126,7 @@ class CachedFiles:
 
 
 class Fetcher:
-    """A process that fetches files for this one (tokenmill_reader.fetch_process). `process`: the number of this one. `order`: the
-    order that it was told last."""
+    """A process that fetches files (tokenmill_reader.fetch_process) for the process with a number. `order`: as it was told."""
 
     def __init__(self, dataset: RemoteDataset) -> None:
         self.process: int = os.getpid()

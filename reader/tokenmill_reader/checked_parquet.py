@@ -21,8 +21,8 @@ _VALUES_PER_BYTE_MAX = 100
 
 
 def parquet_file(source: Any, **options: Any) -> Any:
-    """The pyarrow.parquet.ParquetFile of a path or a file object. Raises OSError for a path that is no regular file, and
-    pyarrow.ArrowInvalid for a damaged file. A page whose checksum is wrong raises OSError when it is read."""
+    """The pyarrow.parquet.ParquetFile of a path or a file object. Raises OSError for what is no regular file and, while it is
+    read, for a wrong checksum, and pyarrow.ArrowInvalid for a damaged file."""
     import pyarrow.parquet as pq
 
     _expect_regular(source)
@@ -34,8 +34,7 @@ def parquet_file(source: Any, **options: Any) -> Any:
 
 
 def read_table(path: Path, **options: Any) -> pa.Table:
-    """Reads a table as pyarrow.parquet.read_table does. Raises OSError for a path that is no regular file, and for a wrong
-    checksum, and pyarrow.ArrowInvalid for a damaged file."""
+    """Reads a table as pyarrow.parquet.read_table does. Raises as `parquet_file` does."""
     import pyarrow.parquet as pq
 
     _expect_regular(path)

@@ -9,11 +9,8 @@ _OURS = Path(__file__).absolute().parent.parent
 
 
 def command_of(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module as `python -m` does, with these arguments. The process imports from where this one does, but
-    not from the working folder, which may hold an obstore.py or a json.py of somebody else.
-
-    The option -P would leave that folder out, too, but Python has it only from 3.11 on.
-    """
+    """The command that runs a module as `python -m` does. The process imports from where this one does, but not from the working
+    folder, which may hold a json.py of somebody else. Python has an option for that, -P, only from 3.11 on."""
     kept = [entry for entry in sys.path if _is_same(entry, _OURS) or not _is_same(entry, Path())]
     path = [str(Path(entry).absolute()) for entry in kept]
     if str(_OURS) not in path:

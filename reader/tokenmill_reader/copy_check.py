@@ -27,8 +27,7 @@ _THREADS_MAX = 8  # as many as a disk or a network file system gains from
 
 
 class Checked(NamedTuple):
-    """What a check found. `wrong`: a line for each file that is missing or other than the manifest says, with its name and why;
-    empty if all is right. `n_files`, `n_bytes`: what was checked."""
+    """What a check found. `wrong`: a line for each file that is not as the manifest says."""
 
     wrong: list[str]
     n_files: int

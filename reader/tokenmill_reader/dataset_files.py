@@ -13,18 +13,16 @@ from tokenmill_reader.errors import ParamsError, ValidationError, did_you_mean, 
 from tokenmill_reader.formats.items import Shape
 from tokenmill_reader.formats.table import INDEX_NAME, PARQUET_SUFFIX, READ_FORMATS
 from tokenmill_reader.manifest import DatasetFile, FileSet, Manifest, read_manifest, refuse_wrong_names
-from tokenmill_reader.open_parts import FlatParts, Parts, Place
-from tokenmill_reader.source_ids import SourceIds
+from tokenmill_reader.open_parts import FlatParts, Parts, Place, SourceIds
 
 _ADVICE = "Copy it again, or run `tokenmill verify` to see what else differs and `tokenmill build` to make it again."
 
 
 class DatasetFiles(NamedTuple):
-    """The files of one split in one format. `split`: None if the dataset has none. `source`: None for all sources. `epoch`: the
-    epoch of files that were shuffled for several; otherwise 0. `shape`: the shape of the items in `parts`. `index_files`: those
-    that say which documents make each packed sequence, if there are any, each with the number of the part that it calls 0.
-    `source_ids`: those of the items in `parts`. `tokens_digest`: see Manifest.tokens_digest. `digest`: the sha256, in hex, of all
-    that decides the items and their order, but for split, source and epoch."""
+    """The files of one split in one format. `split`: None if there are none. `source`: None for all. `epoch`: 0 unless files were
+    shuffled for several. `shape`, `source_ids`: of the items in `parts`. `index_files`: those that say which documents make each
+    packed sequence, each with the number of the part that it calls 0. `digest`: the sha256, in hex, of all that decides the items
+    and their order, but for split, source and epoch."""
 
     manifest: Manifest
     split: Optional[str]
@@ -44,8 +42,7 @@ def find_files(
 ) -> DatasetFiles:
     """The files of a dataset that were asked for. `are_here`: all of them must be in the folder; otherwise only the manifest.
 
-    Raises ValidationError if the manifest cannot be read, or if a file is missing or has another size than it says; and ParamsError
-    if there is no such split, source, format or epoch.
+    Raises ValidationError if a file is not as the manifest says, and ParamsError if there are no such files.
     """
     manifest = read_manifest(folder)
     refuse_wrong_names(manifest, folder)
@@ -194,7 +191,7 @@ def _shape(manifest: Manifest) -> Shape:
 
 
 def _digest(manifest: Manifest, tokens_digest: str) -> str:
-    """See DatasetFiles. Further formats do not change it, nor does the number of parts, nor the size of the files of documents."""
+    """See DatasetFiles. Further formats and the numbers of parts do not change it."""
     files = manifest.files
     if files is None or not files.is_arranged:
         return tokens_digest

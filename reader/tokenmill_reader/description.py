@@ -1,4 +1,4 @@
-"""Describes a token dataset by its manifest."""
+"""Describes a token dataset by its manifest, and names the tools that read its formats."""
 
 from __future__ import annotations
 
@@ -7,12 +7,41 @@ from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 from os import PathLike, fspath
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
-from tokenmill_reader.format_readers import read_by, words_of
 from tokenmill_reader.manifest import Chat, Manifest, Source, check_is_dataset, read_manifest
-from tokenmill_reader.quantities import size
+from tokenmill_reader.shown import size
 from tokenmill_reader.urls import dataset_folder
+
+
+class Readers(NamedTuple):
+    """The names of tools. `tools` read the files of every dataset, and `of_labels` also need those of `encode.pack.labels`."""
+
+    tools: tuple[str, ...]
+    of_labels: tuple[str, ...] = ()
+
+
+LOADERS = ("PyTorch", "torchdata", "Grain", "LitGPT")
+"""The loaders that take what `open` gives, in each format that it reads."""
+
+_OF_LABELS = ("transformers", "TRL", "Axolotl", "LLaMA-Factory", "torchtitan")
+
+READERS: Mapping[str, Readers] = {
+    "parquet": Readers(("datasets", "polars", "pyarrow"), _OF_LABELS),
+    "arrow": Readers(("datasets", "pyarrow"), _OF_LABELS),
+    "megatron": Readers(("Megatron-LM", "Megatron Core", "NeMo", "GPT-NeoX")),
+    "datatrove": Readers(("datatrove", "nanotron")),
+    "olmo": Readers(("OLMo-core", "dolma")),
+    "mds": Readers(("MosaicML Streaming", "LLM Foundry")),
+    "nanogpt": Readers(("nanoGPT",)),
+    "llmc": Readers(("llm.c", "modded-nanogpt")),
+    "litdata": Readers(("LitData", "LitGPT")),
+    "olmo_sft": Readers(("OLMo-core",)),
+    "megatron_sft": Readers(("Megatron-Bridge",)),
+    "megatron_sft_parquet": Readers(("Megatron-Bridge",)),
+    "trl_dpo": Readers(("TRL",)),
+}
+"""The tools that read each format, by its name in params.yaml."""
 
 
 def info(dataset: str | PathLike[str]) -> dict[str, Any]:
@@ -187,8 +216,7 @@ def sets_of(manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def packing_of(manifest: Manifest) -> dict[str, dict[str, Any]]:
-    """The numbers of the packing by split ("" without splits), with `padding_share`: padding tokens per token of full-length
-    sequences."""
+    """The numbers of the packing by split, with `padding_share`: padding tokens per token of full-length sequences."""
     pack = manifest.files.pack if manifest.files else None
     if pack is None:
         return {}
@@ -199,8 +227,8 @@ def packing_of(manifest: Manifest) -> dict[str, dict[str, Any]]:
 
 
 def mixture_of(manifest: Manifest) -> list[dict[str, Any]]:
-    """A record for each split and named source: the requested `weight` (null except in the first split, the only mixed one), the
-    resulting `epochs`, documents, tokens, and their `share` of the split's tokens."""
+    """A record for each split and named source: the requested `weight` (in the first split, the only mixed one), the resulting
+    `epochs`, documents, tokens, and their `share` of the split's tokens."""
     weights = {one.name: asked_weight(one) for one in manifest.sources}
     tokens: Counter[Optional[str]] = Counter()
     for one in manifest.mixture:
@@ -227,3 +255,23 @@ def asked_weight(source: Source) -> dict[str, float | None]:
 def words_of_weight(weight: Mapping[str, float]) -> str:
     """The requested weight as text."""
     return f"a budget of {weight['tokens']:,} tokens" if "tokens" in weight else f"epochs: {weight['epochs']:g}"
+
+
+def read_by(manifest: Manifest) -> list[dict[str, Any]]:
+    """A record for each format of a dataset: the `tools` that read its files, and the `loaders` that take what `open` gives."""
+    from tokenmill_reader.dataset_files import formats_of  # here, because numpy comes with it
+    from tokenmill_reader.formats.table import READ_FORMATS
+
+    pack = None if manifest.files is None else manifest.files.pack
+    found = []
+    for name in formats_of(manifest, manifest.sets):
+        tools, of_labels = READERS.get(name, Readers(()))
+        tools += of_labels if pack is not None and pack.labels else ()
+        found.append({"format": name, "tools": list(tools), "loaders": list(LOADERS) if name in READ_FORMATS else []})
+    return found
+
+
+def words_of(one: Mapping[str, Any]) -> str:
+    """A record of `read_by` as text."""
+    opened = f"through tokenmill.open: {', '.join(one['loaders'])}" if one["loaders"] else ""
+    return "; ".join(filter(None, (", ".join(one["tools"]), opened)))

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tokenmill_reader.passwords import without_passwords
+from tokenmill_reader.shown import without_passwords
 
 EXIT_DONE = 0
 EXIT_NO = 1

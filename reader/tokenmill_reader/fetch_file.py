@@ -15,7 +15,7 @@ from tokenmill_reader.errors import StorageError, ValidationError
 from tokenmill_reader.manifest import MANIFEST_FILE, DatasetFile, own_digest
 from tokenmill_reader.object_clients import bounded_bytes, client
 from tokenmill_reader.object_errors import lasting_error, storage_error
-from tokenmill_reader.regular_files import READ_BYTES_MAX, words_of_large
+from tokenmill_reader.regular_files import READ_BYTES_MAX
 from tokenmill_reader.urls import N_DIGITS, TOKENS, RemoteDataset, object_place
 
 _RANGE_BYTES = 4 << 20
@@ -36,13 +36,14 @@ def fetch_manifest(dataset: RemoteDataset, patient: Patient) -> None:
                 return
     except FileNotFoundError:
         pass
-    content = patient(lambda: _whole(url))
-    if content is None:
+    answer = patient(lambda: _read(url, None))
+    if answer is None:
         raise ValidationError(
             dataset.url,
             f"expected an uploaded dataset, which has {TOKENS}/{MANIFEST_FILE}; found none.",
             "Name PLACE/DIGEST as `tokenmill upload` printed it.",
         )
+    _, content = answer
     if (found := _digest_of(content)[:N_DIGITS]) != expected:
         raise ValidationError(
             url,
@@ -58,8 +59,7 @@ def fetch_manifest(dataset: RemoteDataset, patient: Patient) -> None:
 
 
 def fetch_file(dataset: RemoteDataset, file: DatasetFile, patient: Patient) -> None:
-    """Brings a file, whose lock the caller holds. What an earlier process has fetched of it is kept. Raises ValidationError if it
-    is wrong twice."""
+    """Brings the rest of a file, whose lock the caller holds. Raises ValidationError if it is wrong twice."""
     path, url = partial_path(dataset.folder, file), f"{dataset.url}/{TOKENS}/{file.name}"
     for is_last in (False, True):
         with open_own(path, os.O_RDWR | os.O_CREAT) as out:
@@ -106,47 +106,28 @@ def _write(out: BinaryIO, block: bytes) -> None:
 
 def _range(url: str, start: int, stop: int, n_bytes: int) -> bytes | None:
     """These bytes of an object; None if it has another size."""
-    answer = _get(url, {"range": (start, stop)})
-    if answer is None:
+    found = _read(url, (start, stop))
+    if found is None:
         raise StorageError(url, "is missing, though the manifest names it.", "Upload the dataset again.")
-    if answer.meta["size"] != n_bytes:
-        return None
-    found = _bytes_of(url, answer, stop - start)
-    return found if len(found) == stop - start else None
+    size, content = found
+    return content if (size, len(content)) == (n_bytes, stop - start) else None
 
 
-def _whole(url: str) -> bytes | None:
-    """The bytes of a small object; None if there is none."""
-    answer = _get(url, {})
-    if answer is None:
-        return None
-    if (n_bytes := answer.meta["size"]) > READ_BYTES_MAX:
-        raise StorageError(url, f"cannot be read: {words_of_large(n_bytes)}.", "Check the URL: a manifest is smaller.")
-    return _bytes_of(url, answer, n_bytes)
-
-
-def _get(url: str, options: Any) -> Any:
-    """The storage's answer; None if there is no such object. Raises StorageError."""
+def _read(url: str, range_: tuple[int, int] | None) -> tuple[int, bytes] | None:
+    """The size of an object, and its bytes in a range, or all of a small one; None if there is none. Raises StorageError."""
     where = object_place(url)
     store = client(where.scheme, where.bucket)
     import obstore
     from obstore.exceptions import BaseError
 
     try:
-        return obstore.get(store, where.key, options=options)
+        answer = obstore.get(store, where.key, options={"range": range_} if range_ else {})
+        size = int(answer.meta["size"])
+        return size, bounded_bytes(url, answer, range_[1] - range_[0] if range_ else min(size, READ_BYTES_MAX))
     except FileNotFoundError as error:
         if (lasting := lasting_error(url, error)) is not None:  # no such bucket
             raise lasting from None
         return None
-    except (BaseError, ValueError) as error:
-        raise storage_error(url, error) from None
-
-
-def _bytes_of(url: str, answer: Any, n_bytes_max: int) -> bytes:
-    from obstore.exceptions import BaseError
-
-    try:
-        return bounded_bytes(url, answer, n_bytes_max)
     except (BaseError, ValueError) as error:
         raise storage_error(url, error) from None
 

@@ -1,8 +1,7 @@
 """The process that fetches files of a remote dataset for a training process, and ends with it.
 
-It is a process of its own, because the client of object storage cannot be used in a process that was forked after its first use,
-as the workers of a DataLoader are. It computes digests while the training process reads. It reads what to do in lines of
-JSON, and answers to those of the kinds "manifest" and "need" with a line each: {}, or an error.
+It is a process of its own, because the client of object storage cannot be used after a fork, as in workers of a DataLoader. It
+reads what to do in lines of JSON, and answers to "manifest" and "need" with a line each: {}, or an error.
 
     {"url": …, "folder": …, "cache_bytes": …, "patience_s": …}      the first line: the dataset
     {"manifest": true}                                              fetch the manifest
@@ -28,7 +27,7 @@ from tokenmill_reader.errors import OutageError, StorageError, TokenmillError, V
 from tokenmill_reader.fetch_file import fetch_file, fetch_manifest
 from tokenmill_reader.manifest import DatasetFile
 from tokenmill_reader.object_errors import with_patience
-from tokenmill_reader.terminal import as_shown
+from tokenmill_reader.shown import as_shown
 from tokenmill_reader.urls import RemoteDataset
 
 _N_AHEAD = 8  # files that are fetched ahead at the same time
@@ -155,8 +154,7 @@ class Fetching:
 
 
 class Visits:
-    """Groups of files that are read one after another; files of a group are needed together. After the last group comes the first
-    one again, in the next epoch.
+    """Groups of files that are read one after another, and again in the next epoch; files of a group are needed together.
 
     `cache_bytes`: half of it is for files of later groups; None: no limit.
     """
@@ -180,15 +178,14 @@ class Visits:
         return (group - self._at) % len(self._groups)
 
     def next_use(self, name: str) -> float:
-        """How many groups later a file is needed; 0: now. A file of no group comes last. A group of one part that was passed just
-        now counts as the next one, since another process may not have come to it yet."""
+        """How many groups later a file is needed; 0: now. A file of no group comes last. A part that was passed just now counts as
+        the next one, since another process may not have come to it yet."""
         n_groups = len(self._groups)
         later = min(map(self._steps_to, self._groups_of.get(name, [])), default=n_groups)
         return 0.5 if later == n_groups - 1 > _N_FEW and self._is_in_order else later
 
     def before(self, file: DatasetFile) -> Sequence[DatasetFile]:
-        """The files of the group that is read now, and those that are needed after it and before this one. They keep their room
-        from it, though another thread may not have begun with them yet."""
+        """The files that are needed before this one, whose room it may not take."""
         return [*self._groups[self._at], *takewhile(lambda one: one.name != file.name, self.ahead())]
 
     def ahead(self) -> Iterator[DatasetFile]:

@@ -7,28 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any, NamedTuple, Optional
+from types import MappingProxyType
+from typing import Any, NamedTuple, Optional, Union, get_args, get_origin, get_type_hints
 
 from tokenmill_reader.errors import ValidationError
-from tokenmill_reader.passwords import without_passwords
-from tokenmill_reader.records import (
-    Convert,
-    Field,
-    WrongValueError,
-    anything,
-    dict_of,
-    flag,
-    list_of,
-    number,
-    optional,
-    record,
-    text,
-    whole,
-)
 from tokenmill_reader.regular_files import read
+from tokenmill_reader.shown import without_passwords
 
 MANIFEST_FILE = "manifest.json"
 CARD_FILE = "README.md"
@@ -40,6 +27,14 @@ READ_VERSIONS = range(3, FORMAT_VERSION + 1)
 """The format versions that can be read; earlier ones lack the fields with a default."""
 
 _MADE_AGAIN = "Delete the dataset's folder and run `tokenmill build`, or copy the dataset again."
+_SHOWN_CHARACTERS_MAX = 60
+
+Convert = Callable[[Any, str], Any]
+"""Turns a value at a place, such as `shards.3.n_bytes`, into the value of a field. Raises `WrongValueError`."""
+
+
+class WrongValueError(ValidationError):
+    """A value of JSON is not what was expected."""
 
 
 class DatasetFile(NamedTuple):
@@ -121,10 +116,9 @@ class Pack(NamedTuple):
 
 
 class Files(NamedTuple):
-    """How the documents are arranged in the file sets: the parameters of `encode` that decide it. `pad_id`: the id that fills
-    sequences up. `epochs`: how many passes over each named source the first split has, as a fraction like "3/2". `min_parts`: how
-    many parts each set has at least; None if that was not asked for. `source_ids`: whether the files have the numbers of the items'
-    sources."""
+    """How the documents are arranged in the file sets: parameters of `encode`. `pad_id`: the id that fills sequences up. `epochs`:
+    the passes over each named source in the first split, as a fraction like "3/2". `min_parts`: the least number of parts of a set,
+    or None. `source_ids`: whether the files have the numbers of the items' sources."""
 
     file_bytes: int
     splits: dict[str, float]
@@ -162,7 +156,7 @@ class Source(NamedTuple):
 
 
 class MixedSource(NamedTuple):
-    """The share of a named source in a split (None without splits). `epochs`: the passes over it, as a fraction like "3/2"."""
+    """The share of a named source in a split. `epochs`: the passes over it, as a fraction like "3/2"."""
 
     split: Optional[str]
     source: str
@@ -172,9 +166,9 @@ class MixedSource(NamedTuple):
 
 
 class Chat(NamedTuple):
-    """How conversations became tokens. `n_trained`: the tokens that are to be learned. `turns`: "each" if the documents are
-    samples, one for each trained message of a conversation, else "together". `n_repeated`: the tokens of samples that a longer one
-    of the same conversation follows. `untrained`: the parts of answers that are not trained."""
+    """How conversations became tokens. `n_trained`: the tokens that are to be learned. `turns`: "each" if a document is a sample
+    for one trained message, else "together". `n_repeated`: the tokens of samples that a longer one of the conversation follows.
+    `untrained`: the parts of answers that are not trained."""
 
     template: Optional[str]
     template_name: str
@@ -188,10 +182,9 @@ class Chat(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What the manifest of a dataset says. `engine`: the version of tokenmill that encoded. `begin_of_document_id`,
-    `end_of_document_id`: the ids around each document, or None. `n_bad`: documents in the quarantine. `n_dropped`: documents left
-    out by request, by reason. `source`: how documents were read; None with named sources. `packed`: the numbers of the packing, by
-    split. `digest`: over all other fields."""
+    """What a manifest says. `engine`: the version of tokenmill that encoded. `begin_of_document_id`, `end_of_document_id`: the ids
+    around each document, or None. `n_bad`: documents in the quarantine. `n_dropped`: documents left out by request, by reason.
+    `source`: None with named sources. `packed`: the numbers of the packing, by split. `digest`: over all other fields."""
 
     format_version: int
     engine: str
@@ -237,9 +230,8 @@ class Manifest(NamedTuple):
         return documents + [file for one in self.sets for file in one.files] + self.blends
 
     def tokens_digest(self) -> str:
-        """The sha256, in hex, of what the file sets are made from: the tokenizer's digest, and name and digest of each file of
-        documents. The order of a shuffled set depends on it, so names are relative to the folder of documents, which earlier
-        formats lacked. Up to format 8 the digests are those of the files' bytes."""
+        """The digest of what the file sets are made from; see `tokens_digest`. The order of a shuffled set depends on it, so names
+        are relative to the folder of documents, which earlier formats lacked."""
         above = "" if self.format_version < 8 else f"{DOCUMENTS_FOLDER}/"
         rule = 1 if self.format_version < 9 else 2
         names = (one.name[len(above) :] if one.name.startswith(above) else one.name for one in self.shards)
@@ -248,8 +240,8 @@ class Manifest(NamedTuple):
 
 
 def tokens_digest(tokenizer_digest: str, files: Iterable[tuple[str, str]], rule: int = 2) -> str:
-    """The sha256, in hex, over a tokenizer's digest, and the name and digest of each file of a dataset's documents, in order.
-    `rule`: 1 if the digests are those of the files' bytes, as up to format 8; 2 if they are those of their documents."""
+    """The sha256, in hex, over a tokenizer's digest, and the name and digest of each file of documents. `rule`: 1 for digests of
+    the files' bytes, as up to format 8; 2 for those of their documents."""
     lines = [f"tokens {rule} {tokenizer_digest}", *(f"{sha256} {name}" for name, sha256 in files)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -293,10 +285,9 @@ def read_content(folder: Path) -> Any:
 
 
 def manifest_of(content: Any, place: str) -> Manifest:
-    """The manifest in values of JSON. `place`: names it in errors. Raises ValidationError for another format version, and for a
-    field that is missing or has another type."""
+    """The manifest in values of JSON. `place`: names it in errors. Raises ValidationError for what is none."""
     try:
-        form = _FORM(content, "")
+        form = _FORM(content, "").format_version
         if form in READ_VERSIONS:
             found: Manifest = _MANIFEST(content, "")
             return found
@@ -311,8 +302,7 @@ def manifest_of(content: Any, place: str) -> Manifest:
 
 
 def own_digest(content: Mapping[str, Any]) -> str:
-    """The expected `digest` of a manifest: the sha256, in hex, of the other fields as JSON without white space, with sorted
-    keys."""
+    """The `digest` of a manifest: the sha256 of the other fields as JSON without white space, with sorted keys."""
     others = {name: value for name, value in content.items() if name != "digest"}
     return hashlib.sha256(json.dumps(others, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -344,13 +334,13 @@ def dataset_above(folder: Path) -> Path | None:
 
 
 def _clean(value: Any, place: str) -> str:
-    return without_passwords(text(value, place))  # which an earlier tokenmill wrote into manifests
+    return without_passwords(_text(value, place))  # which an earlier tokenmill wrote into manifests
 
 
 def _passes(value: Any, place: str) -> str:
     """A number of passes over a source, as a fraction like "3/2"."""
     try:
-        if Fraction(text(value, place)) >= 0:
+        if Fraction(_text(value, place)) >= 0:
             return str(value)
     except (ValueError, ZeroDivisionError):
         pass
@@ -365,130 +355,145 @@ def _packing(value: Any, place: str) -> dict[str, int]:
     return found
 
 
-_NUMBERS: Convert = dict_of(whole)
-_FILE = record(DatasetFile, {"name": Field(text), "n_bytes": Field(whole), "sha256": Field(text)})
-_INPUT = record(
-    InputFile, {"name": Field(text), "n_bytes": Field(whole), "source": Field(optional(text), lambda: None)}
-)
-_ROWS = record(InputRows, {"name": Field(text), "n_bad": Field(optional(whole))})
-_SHARD = record(
-    DocumentsFile,
-    {
-        "name": Field(text),
-        "n_bytes": Field(whole),
-        "sha256": Field(text),
-        "n_documents": Field(whole),
-        "n_tokens": Field(whole),
-        "rows": Field(list_of(_ROWS)),
-        "tokens_sha256": Field(optional(text), lambda: None),
-    },
-)
-_PART = record(SetPart, {"files": Field(list_of(_FILE)), "n_items": Field(whole), "n_tokens": Field(whole)})
-_SET = record(
-    FileSet,
-    {
-        "format": Field(text),
-        "split": Field(optional(text)),
-        "source": Field(optional(text)),
-        "epoch": Field(optional(whole)),
-        "parts": Field(list_of(_PART)),
-        "shared": Field(list_of(_FILE)),
-    },
-)
-_FILES = record(
+def _by_type(kind: Any) -> Convert:
+    parts = get_args(kind)
+    if get_origin(kind) is list:
+        return _list_of(_by_type(parts[0]))
+    if get_origin(kind) is dict:
+        return _dict_of(_by_type(parts[1]))
+    if get_origin(kind) is Union:
+        return _optional(_by_type(parts[0]))
+    return _OF_TYPES.get(kind) or _record(kind)
+
+
+def _record(
+    kind: type[Any],
+    defaults: Mapping[str, Callable[[], Any]] = MappingProxyType({}),
+    converts: Mapping[str, Convert] = MappingProxyType({}),
+) -> Convert:
+    """Converts an object of JSON to a NamedTuple by the types of its fields; other keys are left out. `defaults`: what makes the
+    value of a field whose key may be missing. `converts`: how the fields are converted whose type does not say it."""
+    fields = [
+        (name, converts.get(name) or _by_type(type), defaults.get(name)) for name, type in get_type_hints(kind).items()
+    ]
+
+    def converted(value: Any, place: str) -> Any:
+        _expect("an object", value, place, dict)
+        values = []
+        for name, convert, default in fields:
+            at = f"{place}.{name}" if place else name
+            if name in value:
+                values.append(convert(value[name], at))
+            elif default is None:
+                raise WrongValueError(at, "missing.")
+            else:
+                values.append(default())
+        return kind(*values)
+
+    return converted
+
+
+def _optional(convert: Convert) -> Convert:
+    return lambda value, place: None if value is None else convert(value, place)
+
+
+def _list_of(convert: Convert) -> Convert:
+    def converted(value: Any, place: str) -> list[Any]:
+        _expect("a list", value, place, list)
+        return [convert(one, f"{place}.{i}") for i, one in enumerate(value)]
+
+    return converted
+
+
+def _dict_of(convert: Convert) -> Convert:
+    """Converts an object with any keys."""
+
+    def converted(value: Any, place: str) -> dict[str, Any]:
+        _expect("an object", value, place, dict)
+        return {name: convert(one, f"{place}.{name}") for name, one in value.items()}
+
+    return converted
+
+
+def _whole(value: Any, place: str) -> int:
+    types = [int] if type(value) is int and 0 <= value < 1 << 63 else []
+    return int(_expect("a whole number from 0 to 2^63 - 1", value, place, *types))
+
+
+def _number(value: Any, place: str) -> float:
+    return float(_expect("a number", value, place, int, float))
+
+
+def _text(value: Any, place: str) -> str:
+    return str(_expect("a string", value, place, str))
+
+
+def _flag(value: Any, place: str) -> bool:
+    return bool(_expect("true or false", value, place, bool))
+
+
+def _expect(expected: str, value: Any, place: str, *types: type) -> Any:
+    """The value, if it is of one of these types."""
+    if type(value) in types:
+        return value
+    shown = {dict: "an object", list: "a list", type(None): "null"}.get(type(value))
+    raise WrongValueError(place, f"expected {expected}; found {shown or repr(value)[:_SHOWN_CHARACTERS_MAX]}.")
+
+
+_OF_TYPES: Mapping[Any, Convert] = {
+    int: _whole,
+    float: _number,
+    str: _text,
+    bool: _flag,
+    Any: lambda value, _: value,
+}
+
+
+class _Form(NamedTuple):
+    format_version: int
+
+
+def _none() -> None:
+    return None
+
+
+_NUMBERS = _dict_of(_whole)
+_PACK = _record(Pack, {"long": lambda: "split", "output": lambda: "rows", "pad": _none, "labels": lambda: False})
+_FILES = _record(
     Files,
+    {"epochs": dict, "min_parts": _none, "source_ids": lambda: False},
     {
-        "file_bytes": Field(whole),
-        "splits": Field(dict_of(number)),
-        "split_group": Field(optional(text)),
-        "shuffle": Field(optional(record(Shuffle, {"seed": Field(whole), "epochs": Field(whole, lambda: 1)}))),
-        "pack": Field(
-            optional(
-                record(
-                    Pack,
-                    {
-                        "length": Field(whole),
-                        "mode": Field(text),
-                        "long": Field(text, lambda: "split"),
-                        "output": Field(text, lambda: "rows"),
-                        "pad": Field(optional(text), lambda: None),
-                        "labels": Field(flag, lambda: False),
-                    },
-                )
-            )
-        ),
-        "pad_id": Field(optional(whole)),
-        "epochs": Field(dict_of(_passes), dict),
-        "min_parts": Field(optional(whole), lambda: None),
-        "source_ids": Field(flag, lambda: False),
+        "shuffle": _optional(_record(Shuffle, {"epochs": lambda: 1})),
+        "pack": _optional(_PACK),
+        "epochs": _dict_of(_passes),
     },
 )
-_SOURCE = record(
-    Source,
-    {
-        "name": Field(text),
-        "id_column": Field(optional(text)),
-        "special_tokens_in_text": Field(text),
-        "epochs": Field(optional(number)),
-        "tokens": Field(optional(whole)),
-        "n_documents": Field(whole),
-        "n_tokens": Field(whole),
-        "text_bytes": Field(whole),
-    },
-)
-_MIXED = record(
-    MixedSource,
-    {
-        "split": Field(optional(text)),
-        "source": Field(text),
-        "epochs": Field(_passes),
-        "n_documents": Field(whole),
-        "n_tokens": Field(whole),
-    },
-)
-_CHAT = record(
-    Chat,
-    {
-        "template": Field(optional(text)),
-        "template_name": Field(text),
-        "mask": Field(text),
-        "variables": Field(dict_of(anything)),
-        "n_trained": Field(whole),
-        "tool_use_template": Field(optional(text), lambda: None),
-        "turns": Field(text, lambda: "together"),
-        "n_repeated": Field(optional(whole), lambda: None),
-        "untrained": Field(list_of(text), list),
-    },
-)
-_FORM = record(int, {"format_version": Field(whole)})
-_MANIFEST = record(
+_CHAT = _record(Chat, {"tool_use_template": _none, "turns": lambda: "together", "n_repeated": _none, "untrained": list})
+_FORM = _record(_Form)
+_MANIFEST = _record(
     Manifest,
     {
-        "format_version": Field(whole),
-        "engine": Field(text),
-        "tokenizer_digest": Field(text),
-        "tokenizer_origin": Field(optional(dict_of(optional(_clean))), lambda: None),
-        "id_type": Field(text),
-        "id_max": Field(whole),
-        "begin_of_document_id": Field(optional(whole), lambda: None),
-        "end_of_document_id": Field(optional(whole)),
-        "special_tokens_in_text": Field(text),
-        "n_documents": Field(whole),
-        "n_tokens": Field(whole),
-        "text_bytes": Field(whole),
-        "n_bad": Field(whole),
-        "n_dropped": Field(dict_of(whole), dict),
-        "source": Field(optional(record(Reading, {"id_column": Field(optional(text))})), lambda: None),
-        "sources": Field(list_of(_SOURCE), list),
-        "chat": Field(optional(_CHAT), lambda: None),
-        "tables": Field(list_of(_FILE), list),
-        "inputs": Field(list_of(_INPUT)),
-        "shards": Field(list_of(_SHARD)),
-        "files": Field(optional(_FILES), lambda: None),
-        "sets": Field(list_of(_SET), list),
-        "packed": Field(dict_of(_packing), dict),
-        "mixture": Field(list_of(_MIXED), list),
-        "blends": Field(list_of(_FILE), list),
-        "digest": Field(text, str),
+        "tokenizer_origin": _none,
+        "begin_of_document_id": _none,
+        "n_dropped": dict,
+        "source": _none,
+        "sources": list,
+        "chat": _none,
+        "tables": list,
+        "files": _none,
+        "sets": list,
+        "packed": dict,
+        "mixture": list,
+        "blends": list,
+        "digest": str,
+    },
+    {
+        "tokenizer_origin": _optional(_dict_of(_optional(_clean))),
+        "chat": _optional(_CHAT),
+        "inputs": _list_of(_record(InputFile, {"source": _none})),
+        "shards": _list_of(_record(DocumentsFile, {"tokens_sha256": _none})),
+        "files": _optional(_FILES),
+        "packed": _dict_of(_packing),
+        "mixture": _list_of(_record(MixedSource, {}, {"epochs": _passes})),
     },
 )

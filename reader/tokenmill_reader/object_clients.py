@@ -31,9 +31,8 @@ _lock = Lock()
 
 
 def client(scheme: str, bucket: str) -> ObjectStore:
-    """The client of a bucket: the same one as long as the process and its environment do not change. Safe to use from several
-    threads. For https, `bucket` is the host; for file, it is empty. Raises StorageError where obstore is missing, or credentials
-    or settings are."""
+    """The client of a bucket, the same one in a process with the same environment. For https, `bucket` is the host; for file, it is
+    empty. Raises StorageError where obstore, credentials or settings are missing."""
     # The key is in memory only. With the process, because a fork has none of the threads that a client works with.
     settings = tuple(sorted(one for one in os.environ.items() if one[0].startswith(_SETTINGS)))
     key = (os.getpid(), scheme, bucket, settings)

@@ -43,9 +43,8 @@ _NO_CREDENTIALS = re.compile(
 
 
 class _Lasting(NamedTuple):
-    """An error that does not pass. `pattern`: a regex that finds it in the name of the error's class, a colon, and its text. In
-    `what` and `fix`, {said} stands for the storage's own answer, {host} for this machine, {cloud} for the storage in names of
-    environment variables. `is_of_bucket`: whether the message names the bucket in place of the object."""
+    """An error that does not pass. `pattern`: a regex that finds it in "CLASS: TEXT". In `what` and `fix`, {said} is the storage's
+    answer, {host} this machine, {cloud} the storage in names of environment variables. `is_of_bucket`: it names the bucket."""
 
     pattern: str
     what: str
@@ -132,8 +131,7 @@ def storage_error(url: str, error: Exception) -> StorageError:
 
 
 def lasting_error(url: str, error: Exception) -> StorageError | None:
-    """The error to raise for one that obstore raised at a URL, if it is a mistake that stays: in names, credentials, settings or
-    permissions."""
+    """The error to raise for one that obstore raised at a URL, if it does not pass."""
     text, kind = str(error), type(error).__name__
     _, said = _answer(text)
     scheme = url.partition("/")[0]
@@ -179,8 +177,7 @@ def with_patience(
     ended: Event | None = None,
     patience_s: float = PATIENCE_S,
 ) -> T:
-    """The result of `do()`. As long as it raises `passing`, it is tried again for a minute, or until `ended`. It tells `say` once
-    that it failed."""
+    """The result of `do()`, which is tried again as long as it raises `passing`, until `ended`. Tells `say` so once."""
     failed_s, pause_s, ended = None, _PAUSE_S[0], ended or Event()
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The parts of a file set, open for reading: memory-mapped arrays of a file format."""
+"""The parts of a file set, open for reading: memory-mapped arrays of a file format, and the sources of their items."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tokenmill_reader.errors import ValidationError
-from tokenmill_reader.formats.items import Flat, Lists, Shape
-from tokenmill_reader.formats.table import READ_FORMATS
+from tokenmill_reader.errors import ParamsError, ValidationError, need_pyarrow
+from tokenmill_reader.formats.items import REBUILD, STARTS_SUFFIX, Flat, Lists, Shape
+from tokenmill_reader.formats.table import PARQUET_SUFFIX, READ_FORMATS
 from tokenmill_reader.manifest import DatasetFile
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from tokenmill_reader.array_types import Ids, Mask
+    from tokenmill_reader.array_types import Ids, Mask, Starts
 
 
 OTHER_CONTENT = (
     "Run `tokenmill verify` to see what else differs, and `tokenmill build --force` to make the dataset again."
 )
+_IN_THE_ROWS = ("arrow", "parquet")
 
 
 class Place(NamedTuple):
-    """A part of a file set: the folder of its files, the name that they have before their suffixes, and what it must hold. `files`:
-    what the manifest says of its files."""
+    """A part of a file set: the folder of its files, their name before the suffix, and what the manifest says of it."""
 
     folder: Path
     stem: str
@@ -37,8 +37,8 @@ class Place(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Items whose ids are one after another in `ids`, which is read-only, and so is `loss_mask`: as in Flat, with all of `ids` used
-    and in the dataset's type. Megatron's int32 has the bits of a uint32."""
+    """Items as in Flat, with all of `ids` used and in the dataset's type: Megatron's int32 has the bits of a uint32. `ids` and
+    `loss_mask` are read-only."""
 
     ids: Ids
     offsets: npt.NDArray[np.int64]
@@ -111,3 +111,60 @@ def open_part(place: Place, counts: Sequence[tuple[int, int]], load: Callable[[i
             OTHER_CONTENT,
         )
     return OpenPart(first_items, first_tokens, load)
+
+
+class SourceIds:
+    """The sources of the items of a dataset's parts, as numbers in the order of `names`. `only`: the name of the only source of
+    each part, or None. `are_stored`: the files of other parts have the numbers."""
+
+    def __init__(
+        self, places: Sequence[Place], only: Sequence[str | None], names: Sequence[str], format: str, are_stored: bool
+    ) -> None:
+        self._places, self._only, self._names = places, only, names
+        self._format, self._are_stored = format, are_stored
+        self._read: dict[int, Lists] = {}
+
+    def of(self, part: int, i: int, n_starts: int) -> Starts:
+        """The sources of item number `i` of a part: an int32 for each of its starts. Raises ParamsError if the files lack them, and
+        ValidationError."""
+        only = self._only[part]
+        if only is not None or len(self._names) < 2:
+            return np.full(n_starts, 0 if only is None else self._names.index(only), np.int32)
+        if part not in self._read:
+            self._read[part] = self._load(part)
+        values, offsets = self._read[part]
+        found: Starts = values[offsets[i] : offsets[i + 1]]
+        if len(found) != n_starts:
+            place = self._places[part]
+            raise ValidationError(
+                place.folder / place.stem,
+                f"item {i:,}: expected {n_starts:,} numbers of sources, one for each start; found {len(found):,}.",
+                REBUILD,
+            )
+        return found
+
+    def _load(self, part: int) -> Lists:
+        place = self._places[part]
+        if not self._are_stored:
+            raise ParamsError(
+                "source_ids",
+                "expected files with the source of each document; found a set of several sources from an earlier tokenmill.",
+                "Build the dataset again.",
+            )
+        is_row = self._format in _IN_THE_ROWS
+        path = place.folder / f"{place.stem}{READ_FORMATS[self._format].suffix if is_row else STARTS_SUFFIX}"
+        need_pyarrow(path)
+        from tokenmill_reader.formats.sidecar import read_source_ids, read_source_ids_of_parquet
+
+        found = (read_source_ids_of_parquet if path.suffix == PARQUET_SUFFIX else read_source_ids)(path)
+        n_sources, values = len(self._names), found.values
+        if len(found.offsets) - 1 != place.n_items or (
+            len(values) and not 0 <= values.min() <= values.max() < n_sources
+        ):
+            raise ValidationError(
+                path, f"expected the sources of {place.n_items:,} items, below {n_sources}; found others.", REBUILD
+            )
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_read": {}}

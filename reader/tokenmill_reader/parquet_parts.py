@@ -24,7 +24,7 @@ _IDS = "input_ids"
 
 
 class ParquetParts:
-    """Files of Parquet as parts. A block is a row group; the last few that were read are held."""
+    """Files of Parquet as parts. A block is a row group."""
 
     are_mapped = False
 

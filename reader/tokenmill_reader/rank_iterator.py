@@ -17,12 +17,10 @@ if TYPE_CHECKING:
 class RankIterator:
     """Every `world`-th item of a dataset, from the item number `rank` on. TokenDataset.shard makes it.
 
-    The ranks read in rounds: in each round, every rank takes the next item. Its state is the number of items that all ranks
-    together have taken, so all ranks that are in step have the same state, and other ranks, as many as there are then, go on
-    from it. It has nothing of this rank.
+    In each round, every rank takes the next item. The state is the number of items that all ranks together have taken, so ranks
+    that are in step have the same one, and any number of ranks go on from it.
 
-    In a worker process of a PyTorch DataLoader, it gives the worker's share of the rank's items, as if the workers of all ranks
-    were ranks.
+    In a worker of a PyTorch DataLoader, it gives the worker's share of the rank's items, as if the workers of all ranks were ranks.
     """
 
     def __init__(self, dataset: TokenDataset, rank: int, world: int, drop_last: bool) -> None:
@@ -57,10 +55,8 @@ class RankIterator:
         self._position, self._items = 0, None
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the ranks are, and in which data and order: integers, strings and null, which JSON can hold.
-
-        Save it when all ranks have taken the same number of items, as after a training step: then it is the same on every rank.
-        """
+        """Where the ranks are, and in which data and order: integers, strings and null. It is the same on all ranks that have taken
+        the same number of items, as after a training step."""
         return {**self._dataset.state(), "position": self._position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

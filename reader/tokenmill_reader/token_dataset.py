@@ -128,15 +128,13 @@ class TokenDataset:
         return self._view.starts(self._number(index))
 
     def source_ids(self, index: int) -> Starts:
-        """Which source the documents of an item are of: int32, one for each of its starts, the number of the source in
-        `manifest.sources`; 0 without named sources. A document has one. Raises ParamsError for a shuffled mixture that an earlier
-        tokenmill built, whose files do not say it."""
+        """The source of each start of an item: int32, its number in `manifest.sources`; 0 without named sources. Raises ParamsError
+        for a shuffled mixture that an earlier tokenmill built, whose files do not say it."""
         return self._view.source_ids(self._number(index), self._files.source_ids)
 
     def labels(self, index: int) -> Labels:
-        """The ids of an item as labels: int32, with -100 for the first id of each document after the first, and for what fills a
-        packed sequence up; of conversations, also where the loss mask is 0. They are at the places of their ids; a model shifts
-        them by one, as those of transformers do."""
+        """The ids of an item as labels: int32, with -100 for the first id of each document after the first, for what fills a packed
+        sequence up, and where the loss mask is 0. They are at the places of their ids; models shift them by one."""
         i = self._number(index)
         if isinstance(self._view, Rows):
             return self._view.labels(i)
@@ -144,9 +142,9 @@ class TokenDataset:
         return labels(self._view.item(i), self._view.starts(i), mask)
 
     def loss_mask(self, index: int) -> Mask:
-        """The loss mask of an item of a dataset of conversations: int8, as long as its ids, 1 where the token is to be learned and
-        else 0, also in what fills a packed sequence up. In sequences it is 0 at each start, since what comes before a token there
-        is of another document. Raises ParamsError for texts and for a format without masks, whose tokens are all to be learned."""
+        """The loss mask of an item of conversations: int8, 1 for each id that is to be learned, else 0. In sequences it is 0 at
+        each start, since the token before is of another document, and in what fills them up. Raises ParamsError for texts and for
+        a format without masks."""
         if not self._files.shape.has_mask:
             raise ParamsError(
                 "loss_mask",
@@ -156,18 +154,17 @@ class TokenDataset:
         return self._view.loss_mask(self._number(index))
 
     def sequences(self, length: int) -> TokenDataset:
-        """All documents back to back in the order of the dataset, in sequences of `length` ids each. The ids at the end that do not
-        fill a sequence are in none. A sequence is a copy only where it goes over the end of a file. Raises ParamsError if the items
-        are no documents: those of a dataset that was built with `encode.pack` are packed sequences already."""
+        """All documents back to back in the order of the dataset, in sequences of `length` ids each, without the last ids that do
+        not fill one. A sequence is a copy only where it goes over the end of a file. Raises ParamsError if the items are no
+        documents."""
         blocks = self._blocks("sequences")
         if length < 1:
             raise ParamsError("sequences: length", f"expected 1 or more; found {length}.")
         return TokenDataset(self._files, Windows(blocks, length), "windows", length)
 
     def packed(self) -> TokenDataset:
-        """The packed sequences of a dataset that was built with `encode.pack.output: index`. Files of the index are read when they
-        are needed, and keep 16 bytes of memory for each piece of a document. Raises ParamsError if there is no index, or if it is
-        shuffled and the documents do not fit into `cache_bytes`."""
+        """The packed sequences of a dataset that was built with `encode.pack.output: index`. Raises ParamsError if there is no
+        index, or if it is shuffled and the documents do not fit into `cache_bytes`."""
         blocks = self._blocks("packed")
         pack = None if self.manifest.files is None else self.manifest.files.pack
         if pack is None or pack.output != "index":
@@ -207,8 +204,8 @@ class TokenDataset:
         return shuffled
 
     def at_epoch(self, epoch: int) -> TokenDataset:
-        """A dataset of the same items in the order of another epoch, if they are shuffled. Raises ParamsError if each epoch has
-        files of its own, which `open` takes by `epoch`."""
+        """A dataset of the same items in the order of another epoch, if they are shuffled. Raises ParamsError if epochs have files
+        of their own."""
         files = self._files.manifest.files
         if epoch != self.epoch and self._seed is None and files and files.shuffle and files.shuffle.epochs > 1:
             raise ParamsError(
@@ -229,8 +226,8 @@ class TokenDataset:
         return RankIterator(self, rank, world, drop_last)
 
     def state(self) -> dict[str, int | str | None]:
-        """The values that decide the items and their order: integers, strings and null. It is the same for each format of the
-        dataset whose parts have the same numbers of items, and without `block` for every format."""
+        """The values that decide the items and their order: integers, strings and null. They are the same for formats
+        whose parts have the same numbers of items, and without `block` for all."""
         blocks: dict[str, int | str | None] = {}
         if isinstance(self._order, BlockOrder):
             blocks = {"block": self._block, "parts": self._order.parts_digest}

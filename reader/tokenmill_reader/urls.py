@@ -133,8 +133,8 @@ class RemoteDataset(NamedTuple):
 def remote_dataset(
     dataset: str, cache: str | PathLike[str] | None, cache_bytes: int | None, patience_s: float = PATIENCE_S
 ) -> RemoteDataset | None:
-    """The dataset of a URL; None for a folder on this machine. Raises ParamsError if `cache` is missing, or is given for a folder,
-    and StorageError for a URL that is none of an uploaded dataset."""
+    """The dataset of a URL; None for a folder. Raises ParamsError if `cache` is missing, or is given for a folder, and StorageError
+    for another URL."""
     is_remote = is_url(dataset) or (cache is not None and dataset.lower().startswith("file://"))
     if not is_remote:
         if cache is not None or cache_bytes is not None:

@@ -13,8 +13,7 @@ from tokenmill_reader.blocks import Blocks, joined
 from tokenmill_reader.boundaries import NO_LABEL, labels
 from tokenmill_reader.errors import ValidationError, need_pyarrow
 from tokenmill_reader.formats.table import PARQUET_SUFFIX
-from tokenmill_reader.open_parts import Place
-from tokenmill_reader.source_ids import SourceIds
+from tokenmill_reader.open_parts import Place, SourceIds
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _without_starts(mask: Mask, starts: Starts) -> Mask:
-    """A new mask with 0 at these starts, where the token before is of another document or not there."""
+    """The mask with 0 at these starts."""
     mask[starts] = 0
     return mask
 
@@ -170,9 +169,7 @@ class _Pieces(NamedTuple):
 
 
 class Indexed:
-    """Packed sequences that an index makes from documents. `index`: its files, each with the number of the part that it calls 0.
-    A file is read whole when it is first needed, and needs 16 bytes of memory for each
-    piece."""
+    """Packed sequences that an index makes from documents. `index`: its files, each with the number of the part that it calls 0."""
 
     def __init__(self, blocks: Blocks, index: Sequence[tuple[Place, int]]) -> None:
         self.blocks: Blocks = blocks
@@ -191,12 +188,7 @@ class Indexed:
 
     def item(self, i: int) -> Ids:
         """See Documents."""
-        pieces, low, high = self._find(i)
-        found = []
-        for k in range(low, high):
-            start = pieces.start.item(k)
-            document = self.blocks.item(self.blocks.number_of(pieces.part.item(k), pieces.row.item(k)))
-            found.append(document[start : start + pieces.n_tokens.item(k)])
+        found = self._pieces_of(i, self.blocks.item)
         return found[0] if len(found) == 1 else joined(found)
 
     def items(self, indexes: Longs) -> list[Ids]:
@@ -217,13 +209,17 @@ class Indexed:
 
     def loss_mask(self, i: int) -> Mask:
         """See Documents."""
+        return _without_starts(np.concatenate(self._pieces_of(i, self.blocks.mask)), self.starts(i))
+
+    def _pieces_of(self, i: int, values_of: Callable[[int], Any]) -> list[Any]:
+        """The values of each piece of an item. `values_of`: gives those of a document."""
         pieces, low, high = self._find(i)
         found = []
         for k in range(low, high):
             start = pieces.start.item(k)
-            document = self.blocks.mask(self.blocks.number_of(pieces.part.item(k), pieces.row.item(k)))
+            document = values_of(self.blocks.number_of(pieces.part.item(k), pieces.row.item(k)))
             found.append(document[start : start + pieces.n_tokens.item(k)])
-        return _without_starts(np.concatenate(found), self.starts(i))
+        return found
 
     def _find(self, i: int) -> tuple[_Pieces, int, int]:
         file = bisect_right(self._first_items, i) - 1

@@ -16,7 +16,7 @@ from tests.conftest import REPOSITORY, Project
 from tokenmill.cli.main import _of_project
 from tokenmill.conform.program import write_program
 from tokenmill.errors import CorpusError, ProjectCodeError
-from tokenmill_reader.terminal import as_shown
+from tokenmill_reader.shown import as_shown
 
 ODD = "\x1b]0;title\x07\nright\u202e"
 SHOWN = r"\x1b]0;title\x07\nright\u202e"

@@ -5,8 +5,7 @@ from pathlib import Path
 from tests.builders.document_sets import documents_dataset, shape_of, write_dataset, write_set
 from tokenmill.config.encode_params import Pack
 from tokenmill.format_facts import FORMATS
-from tokenmill_reader.description import info, lines_of
-from tokenmill_reader.format_readers import LOADERS, READERS
+from tokenmill_reader.description import LOADERS, READERS, info, lines_of
 
 OPENED = "through tokenmill.open: PyTorch, torchdata, Grain, LitGPT"
 

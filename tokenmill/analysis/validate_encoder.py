@@ -23,7 +23,7 @@ from tokenmill.terminal import prepare_streams
 from tokenmill.tokenizer.formats.folder import content_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.tokenizer.tokenizers_engine import as_tokenizer_error
-from tokenmill_reader.terminal import as_shown
+from tokenmill_reader.shown import as_shown
 
 EXIT_DIFFERENT = 1
 EXIT_USER_ERROR = 2

@@ -42,7 +42,7 @@ from tokenmill.rounds import Task
 from tokenmill_reader.checked_parquet import parquet_file
 from tokenmill_reader.formats.parquet import check_counts
 from tokenmill_reader.manifest import MANIFEST_FILE
-from tokenmill_reader.quantities import size
+from tokenmill_reader.shown import size
 
 _END = 2**31 - 1
 """The end of a slice. pyarrow 26 fails without one, for some numbers of values."""

@@ -11,7 +11,7 @@ from typing import Any
 from tokenmill.error_pages import error_pages
 from tokenmill.errors import EXIT_DONE, TokenmillError, code_of, of_the_machine
 from tokenmill.quantities import finite
-from tokenmill_reader.terminal import as_shown
+from tokenmill_reader.shown import as_shown
 
 SCHEMA = 1
 """Version of the envelope. It rises when a field is removed or changes its meaning, not when one is added."""

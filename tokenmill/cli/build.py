@@ -17,7 +17,7 @@ from tokenmill.format_facts import FORMATS
 from tokenmill.layout import LAST_BUILD_FILE, PAGE_FILE, REPORT_FILE, TOKENS_DIRECTORY
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.summary import StageSummary, table
-from tokenmill_reader.terminal import as_shown
+from tokenmill_reader.shown import as_shown
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands

@@ -5,7 +5,7 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
-from tokenmill_reader.passwords import without_passwords
+from tokenmill_reader.shown import without_passwords
 
 
 def without_passwords_in_logs() -> None:

@@ -35,9 +35,7 @@ from tokenmill.errors import (
     code_of,
 )
 from tokenmill.layout import PARAMS_FILE
-from tokenmill_reader.passwords import without_passwords
-from tokenmill_reader.quantities import size
-from tokenmill_reader.terminal import as_shown
+from tokenmill_reader.shown import as_shown, size, without_passwords
 
 _ADDRESSES_MIN = 1_500_000_000  # a small build aborted with 1,000 MB
 _SHOW_WARNING = warnings.showwarning

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
 from tokenmill.errors import EXIT_DONE, EXIT_NO, ParamsError
-from tokenmill_reader.quantities import size
+from tokenmill_reader.shown import size
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands

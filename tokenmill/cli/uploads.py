@@ -11,7 +11,7 @@ from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
 from tokenmill.console import say
 from tokenmill.layout import UPLOADS_FILE
-from tokenmill_reader.quantities import size
+from tokenmill_reader.shown import size
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands

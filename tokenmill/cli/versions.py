@@ -11,7 +11,7 @@ from tokenmill.cli.answer import Answer, text
 from tokenmill.console import say
 from tokenmill.errors import EXIT_DONE, EXIT_NO, ParamsError
 from tokenmill.layout import COUNTS_FILE, LOCK_FILE, PARAMS_FILE
-from tokenmill_reader.passwords import without_passwords
+from tokenmill_reader.shown import without_passwords
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,7 +23,7 @@ from typing import Any
 from tokenmill.conform.answer import ASK, Result, answer
 from tokenmill.conform.consumer import WORDS, Subject
 from tokenmill.conform.consumers import CONSUMERS
-from tokenmill_reader.terminal import as_shown
+from tokenmill_reader.shown import as_shown
 
 SECONDS_MAX = 600
 """The time limit for one library."""

@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-import tokenmill_reader.terminal
+import tokenmill_reader.shown
 from tokenmill.storage.atomic import write_atomic
 
 PROGRAM_FILE = "conform.py"
@@ -34,7 +34,7 @@ def write_program(directory: Path) -> Path:
 def _program() -> str:
     """The docstring of the last module, the imports from other packages, and then the code of each module."""
     files = [path for pattern in _MODULES for path in sorted(Path(__file__).parent.glob(pattern))]
-    files.insert(0, Path(tokenmill_reader.terminal.__file__))
+    files.insert(0, Path(tokenmill_reader.shown.__file__))
     *others, (docstring, _, main) = parts = [_parts(path) for path in files]
     imported: defaultdict[str, set[str]] = defaultdict(set)
     for line in "".join(imports for _, imports, _ in parts).split("\n"):

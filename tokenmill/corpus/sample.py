@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from tokenmill.corpus.kinds import kind_of
 from tokenmill.errors import of_the_machine
 from tokenmill.storage.atomic import write_atomic
-from tokenmill_reader.terminal import as_shown
+from tokenmill_reader.shown import as_shown
 
 N_CODE_SHARDS = 3
 N_PROSE_SHARDS = 2

@@ -27,8 +27,8 @@ from tokenmill.storage.atomic import md5_file
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import Done, UnitStore
 from tokenmill_reader.manifest import DOCUMENTS_FOLDER, MANIFEST_FILE
-from tokenmill_reader.quantities import size
 from tokenmill_reader.regular_files import sha256_file
+from tokenmill_reader.shown import size
 
 TOKENS_FILE = "tokens.parquet"  # in a unit's folder
 

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tokenmill.formats.item_checks import check_ids
 from tokenmill_reader.formats.columns import id_type_of, schema_of
-from tokenmill_reader.formats.items import Flat, Shape, check_ids
+from tokenmill_reader.formats.items import Flat, Shape
 
 READ_ROWS_MAX = 1 << 14  # rows of a batch that a reader yields
 READ_VALUES_MAX = 1 << 20  # token ids of such a batch, unless a single item has more

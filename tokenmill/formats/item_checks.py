@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.errors import ValidationError
 from tokenmill.format_facts import FORMATS, that_hold_labels, that_hold_masks
 from tokenmill_reader.formats.columns import SOURCE_IDS, check_beside, flat_of, list_values, named, schema_of
-from tokenmill_reader.formats.items import INT32_MAX, REBUILD, Shape, check_ids, check_segments, check_source_ids
+from tokenmill_reader.formats.items import INT32_MAX, REBUILD, Flat, Lists, Shape, check_segments
 
 _NOT_WRITTEN = "Nothing of this part was kept; choose another format, or correct the items."
 
@@ -52,6 +54,36 @@ def check_items(batch: pa.RecordBatch, shape: Shape, place: Path, n_before: int 
     check_segments(flat, shape, place, n_before, fix)
     if SOURCE_IDS in batch.schema.names:
         check_source_ids(list_values(batch[SOURCE_IDS])[1], flat.starts, place, n_before, fix)
+
+
+def check_ids(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix: str = REBUILD) -> None:
+    """Raises ValidationError for an id over the tokenizer's largest. `n_before`: the number of the first item."""
+    ids = flat.ids.view(np.uint32) if flat.ids.dtype == np.int32 else flat.ids  # as unsigned, a negative id is large
+    if int(ids.max(initial=0)) <= shape.id_max:
+        return
+    at = int(np.argmax(ids > shape.id_max))
+    item = n_before + int(np.searchsorted(flat.offsets, at, side="right")) - 1
+    raise ValidationError(
+        place,
+        f"item {item:,}: expected ids of 0 to {shape.id_max}, the tokenizer's largest; found {flat.ids[at]}.",
+        fix,
+    )
+
+
+def check_source_ids(
+    offsets: npt.NDArray[np.int64], starts: Lists | None, place: Path, n_before: int = 0, fix: str = REBUILD
+) -> None:
+    """Raises ValidationError unless there is a number of a source for each start, or of documents, one for each. `offsets`: where
+    the numbers of each item begin, with the end of the last."""
+    expected = np.ones(len(offsets) - 1, np.int64) if starts is None else np.diff(starts.offsets)
+    if not np.array_equal(np.diff(offsets), expected):
+        row = int(np.argmax(np.diff(offsets) != expected))
+        raise ValidationError(
+            place,
+            f"item {n_before + row:,}: expected {expected[row]:,} numbers of sources, one for each start; found "
+            f"{np.diff(offsets)[row]:,}.",
+            fix,
+        )
 
 
 def may_be_empty(shape: Shape) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.formats.files import Put, arrays, new_file, put_spooled, spool
-from tokenmill_reader.formats.megatron_index import header_of
+from tokenmill_reader.formats.megatron import header_of
 
 _ARANGE = 1 << 17  # document indices made at a time
 

@@ -23,7 +23,7 @@ from tokenmill.formats.sidecar import new_sidecar
 from tokenmill_reader.formats.arrays import whole_values
 from tokenmill_reader.formats.columns import flat_of, list_of, list_values
 from tokenmill_reader.formats.items import REBUILD, Shape
-from tokenmill_reader.formats.megatron_index import INT32, read_offsets
+from tokenmill_reader.formats.megatron import INT32, read_offsets
 
 _DATA = ".sft.bin"
 _INDEX = ".sft.idx"

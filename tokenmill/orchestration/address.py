@@ -4,7 +4,7 @@ import os
 
 from tokenmill.errors import TokenmillError
 from tokenmill.orchestration.settings import quiet_environment
-from tokenmill_reader.passwords import without_passwords
+from tokenmill_reader.shown import without_passwords
 
 _ANSWER_S_MAX = 10.0
 _SHOWN_MAX = 40

@@ -22,7 +22,7 @@ from tokenmill.storage.atomic import write_atomic
 from tokenmill.storage.json_files import read_json
 from tokenmill.storage.writable import may_write
 from tokenmill.summary import StageSummary
-from tokenmill_reader.quantities import size
+from tokenmill_reader.shown import size
 
 SCHEMA_VERSION = 1
 _ROUNDED = 1e-9  # the error of arithmetic, as a share: an estimate may be exact

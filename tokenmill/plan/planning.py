@@ -24,7 +24,7 @@ from tokenmill.storage.json_files import read_json
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.writable import may_write
 from tokenmill.versioning.dvc_repository import cache_of
-from tokenmill_reader.quantities import size
+from tokenmill_reader.shown import size
 
 _LEARNING_A_BYTE_MAX = 32.0  # of memory for each byte of the distinct pre-tokens: above, train-vocab refuses to begin
 _CGROUP_MEMORY = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")

@@ -11,7 +11,7 @@ from tokenmill.pipeline.core_sources import sources_hash
 from tokenmill.pipeline.start import refuse_stale_core
 from tokenmill.project.diagnosis import Diagnosis
 from tokenmill.versioning import git
-from tokenmill_reader.passwords import without_passwords
+from tokenmill_reader.shown import without_passwords
 
 _PACKAGE = "tokenmill"
 _ANSWER_S_MAX = 3.0

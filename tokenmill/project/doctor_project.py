@@ -24,7 +24,7 @@ from tokenmill.project.diagnosis import Diagnosis
 from tokenmill.project.doctor_documents import named_sources
 from tokenmill.stages.mistakes import find_mistakes
 from tokenmill.versioning import dvc_repository, dvc_stage, git, leftovers
-from tokenmill_reader.quantities import size
+from tokenmill_reader.shown import size
 
 _ANSWER_S_MAX = 2.0
 _PORTS = {"http": 80, "https": 443, "ssh": 22, "webdav": 80, "webdavs": 443}

@@ -32,8 +32,7 @@ from tokenmill.report.sample import ROOT_SOURCE, DocumentSample
 from tokenmill.report.totals import Tables, read_tables
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.checked_parquet import read_table
-from tokenmill_reader.description import mixture_of, packing_of, sets_of
-from tokenmill_reader.format_readers import read_by
+from tokenmill_reader.description import mixture_of, packing_of, read_by, sets_of
 from tokenmill_reader.manifest import MANIFEST_FILE, manifest_of
 
 OWN = "this build"

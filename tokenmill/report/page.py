@@ -136,7 +136,7 @@ def _template() -> "Template":
     from jinja2 import Environment, FileSystemLoader
 
     from tokenmill_reader.description import words_of_weight
-    from tokenmill_reader.quantities import size
+    from tokenmill_reader.shown import size
 
     jinja = Environment(
         loader=FileSystemLoader(Path(__file__).parent),

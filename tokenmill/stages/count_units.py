@@ -24,7 +24,7 @@ from tokenmill.stages.count_groups import GROUPS_MAX, groups_in, reading_of, ref
 from tokenmill.stages.count_sums import SCRATCH_PREFIX, part_name
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
-from tokenmill_reader.quantities import size
+from tokenmill_reader.shown import size
 
 _ONE = Fraction(1)
 _COUNTERS_EXPECTED = 32  # groups of documents in a unit, which share the memory for counts

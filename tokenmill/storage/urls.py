@@ -3,7 +3,7 @@
 import msgspec
 
 from tokenmill.errors import ParamsError
-from tokenmill_reader.passwords import without_passwords
+from tokenmill_reader.shown import without_passwords
 
 
 class StoredObject(msgspec.Struct, frozen=True):

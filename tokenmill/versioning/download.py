@@ -34,8 +34,8 @@ def download(folder: str, directory: Path) -> Manifest:
     Gives its manifest.
 
     Only files that the manifest vouches for are fetched, and each is checked against its digest: the manifest against the name of
-    its folder. The dataset's card is not fetched but written. Raises ValidationError if a file is wrong or missing, VersionsError if
-    `directory` is not empty, StorageError and PassingError.
+    its folder. The dataset's card is not fetched but written. Raises ValidationError if a file is wrong or missing, VersionsError
+    if `directory` is not empty, StorageError and PassingError.
     """
     check_free(directory)
     manifest = manifest_of(folder)

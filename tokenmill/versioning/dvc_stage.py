@@ -18,7 +18,7 @@ from tokenmill.storage.atomic import write_atomic
 from tokenmill.versioning import leftovers
 from tokenmill.versioning.dvc_files import Known, ask_once, forget, is_params
 from tokenmill.versioning.dvc_repository import reading_cache, repository
-from tokenmill_reader.passwords import without_passwords
+from tokenmill_reader.shown import without_passwords
 
 StageState = Literal["current", "frozen", "stale"]
 Sight = Literal["outside", "linked", "ignored", "seen"]

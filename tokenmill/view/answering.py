@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from tokenmill.errors import TokenmillError, of_the_machine
 from tokenmill_reader.child_python import command_of
-from tokenmill_reader.terminal import as_shown
+from tokenmill_reader.shown import as_shown
 
 SECONDS_MAX = 30.0
 """The time limit for one answer."""

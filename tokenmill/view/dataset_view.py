@@ -19,7 +19,7 @@ from tokenmill.view.documents import DocumentIndex, Documents
 from tokenmill.view.search import finder
 from tokenmill.view.vocabulary import Vocabulary
 from tokenmill_reader.boundaries import NO_LABEL
-from tokenmill_reader.terminal import as_shown
+from tokenmill_reader.shown import as_shown
 
 _TEXT_CHARACTERS_MAX = 5_000  # that are encoded at once: an address has up to 64 kB
 _ROWS_MAX = 100  # of a list

@@ -11,7 +11,7 @@ from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.array_types import Ids
 from tokenmill_reader.checked_parquet import read_table
-from tokenmill_reader.terminal import as_shown
+from tokenmill_reader.shown import as_shown
 
 
 class Vocabulary:

@@ -81,20 +81,6 @@ class Flat(NamedTuple):
     loss_mask: npt.NDArray[np.int8] | None = None
 
 
-def check_ids(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix: str = REBUILD) -> None:
-    """Raises ValidationError for an id over the tokenizer's largest. `n_before`: the number of the first item."""
-    ids = flat.ids.view(np.uint32) if flat.ids.dtype == np.int32 else flat.ids  # as unsigned, a negative id is large
-    if int(ids.max(initial=0)) <= shape.id_max:
-        return
-    at = int(np.argmax(ids > shape.id_max))
-    item = n_before + int(np.searchsorted(flat.offsets, at, side="right")) - 1
-    raise ValidationError(
-        place,
-        f"item {item:,}: expected ids of 0 to {shape.id_max}, the tokenizer's largest; found {flat.ids[at]}.",
-        fix,
-    )
-
-
 def check_segments(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix: str = REBUILD) -> None:
     """Raises ValidationError for a sequence that is empty or too long, for starts that do not begin with 0 and rise within it, and
     for a mask that is not 0 at a start. Documents pass."""
@@ -131,22 +117,6 @@ def check_segments(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix
                 "same document; found 1.",
                 fix,
             )
-
-
-def check_source_ids(
-    offsets: npt.NDArray[np.int64], starts: Lists | None, place: Path, n_before: int = 0, fix: str = REBUILD
-) -> None:
-    """Raises ValidationError unless there is a number of a source for each start, or of documents, one for each. `offsets`: where
-    the numbers of each item begin, with the end of the last."""
-    expected = np.ones(len(offsets) - 1, np.int64) if starts is None else np.diff(starts.offsets)
-    if not np.array_equal(np.diff(offsets), expected):
-        row = int(np.argmax(np.diff(offsets) != expected))
-        raise ValidationError(
-            place,
-            f"item {n_before + row:,}: expected {expected[row]:,} numbers of sources, one for each start; found "
-            f"{np.diff(offsets)[row]:,}.",
-            fix,
-        )
 
 
 def first_wrong_starts(starts: Lists, lengths: npt.NDArray[np.int64]) -> int | None:

@@ -1,8 +1,12 @@
-"""Passwords, tokens and signatures in URLs: they are cut out of what is said."""
+"""Text for people: without control sequences and passwords, and with short numbers of bytes."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+
+_JOINERS = "\u200c\u200d"  # inside words of Persian and Hindi, and inside emoji
+_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 _SLASHES = r"(?<=[a-z0-9+.-]{2})((?::|%3a)(?:/|%2f)+)"
 
@@ -16,6 +20,21 @@ _USER = re.compile(
 )
 _QUERY = re.compile(_SLASHES + r"""[^\s?#"'<>]*([?#][^\s"'<>]*[^\s"'<>:,.;)\]}])?""", re.IGNORECASE)
 _WITH_A_NAME = re.compile(r"[?#&;][a-z_][\w.~%-]*(=|%3d)", re.IGNORECASE)
+
+
+def as_shown(lines: str | Iterable[str]) -> str:
+    r"""Lines as text for a terminal; a str is one line. What is not printable becomes an escape, newlines too: names and texts come
+    from others, who could forge lines with them.
+
+    >>> as_shown(["a.jsonl\nright", "\x1b]0;title\x07"])
+    'a.jsonl\\nright\n\\x1b]0;title\\x07'
+    """
+    some = [lines] if isinstance(lines, str) else lines
+    return "\n".join("".join(map(_shown, line)) for line in some)
+
+
+def _shown(character: str) -> str:
+    return character if character.isprintable() or character in _JOINERS else ascii(character)[1:-1]
 
 
 def without_passwords(text: str) -> str:
@@ -45,3 +64,18 @@ def _without_query(url: re.Match[str]) -> str:
 def _has_scheme(url: re.Match[str], *schemes: str) -> bool:
     # It stands before the match, as a regex that begins with a scheme looks for one at every letter.
     return url.string[: url.start()][-9:].lower().endswith(schemes)
+
+
+def size(n_bytes: float) -> str:
+    """A number of bytes, such as 12 bytes, 4.5 kB or 1.2 GB.
+
+    >>> size(4_500)
+    '4.5 kB'
+    """
+    scale, unit = scale_of(n_bytes)
+    return f"{n_bytes / scale:,.1f} {unit}" if scale > 1 else f"{n_bytes:.0f} bytes"
+
+
+def scale_of(n_bytes: float) -> tuple[float, str]:
+    """The unit that fits a number of bytes: how many bytes it has, and its name."""
+    return next(((scale, unit) for scale, unit in _UNITS if n_bytes >= scale * 0.99995), (1, "bytes"))
