@@ -145,6 +145,8 @@ def remote_dataset(
             )
         return None
     url = dataset.rstrip("/")
+    if url.lower().startswith("file://"):
+        url = f"file://{local_path(url)}"  # the names of files are added to it as they are
     digest = url.rpartition("/")[2]
     object_place(url)
     if not _DIGEST.fullmatch(digest):
@@ -168,8 +170,8 @@ def remote_dataset(
 
 
 def object_place(url: str) -> ObjectPlace:
-    """The place of an object by its URL, also of https and file. Raises StorageError for another scheme, and for http to another
-    machine."""
+    """The place of an object by its URL, also of https, and of file with a path that is not quoted. Raises StorageError for another
+    scheme, and for http to another machine."""
     if url.lower().startswith("file:///"):
         return ObjectPlace("file", "", url[len("file:///") :].rstrip("/"))
     web = _WEB.fullmatch(url)

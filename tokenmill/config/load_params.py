@@ -14,7 +14,7 @@ from tokenmill.config.record import Record, as_yaml
 from tokenmill.config.yaml_mistakes import mistake
 from tokenmill.errors import ParamsError, did_you_mean, nearest
 from tokenmill.storage.urls import refuse_password
-from tokenmill.storage.writable import refuse_other_encoding
+from tokenmill.storage.writable import refuse_unusable_path
 from tokenmill_reader.regular_files import read
 
 _COMMENT = re.compile(r"(^|\s)#.*")
@@ -51,7 +51,7 @@ def _read_yaml(path: Path) -> Any:
     from tokenmill.config.bounded_yaml import BoundsError
 
     text = ""
-    refuse_other_encoding(path.absolute().parent)
+    refuse_unusable_path(path.absolute().parent)
     try:
         text = read(path).decode()
         found = _parsed(text)

@@ -12,14 +12,15 @@ _LOOK_EVERY_S = 0.02
 _END_S_MAX = 5.0
 
 
-def main(listening: int) -> None:
-    """Serves on the socket `listening` until standard input ends."""
+def main(listening: int, folder: str) -> None:
+    """Serves on the socket `listening`, working in `folder`, until standard input ends."""
     threading.Thread(target=_end_with_starter, daemon=True).start()
     gc.disable()  # nothing of the imports is garbage, and looking for it takes a sixth of their time
     import uvicorn
     from prefect.server.api.server import create_app
 
     app = create_app(ephemeral=True)
+    os.chdir(folder)  # not before: Prefect reads settings from the folder in which it begins
     gc.freeze()
     gc.enable()
     uvicorn.run(app, fd=listening, log_level="error", lifespan="on")
@@ -44,4 +45,4 @@ def _has_unread_events() -> bool:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2])

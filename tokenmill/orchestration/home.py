@@ -15,6 +15,7 @@ from tokenmill.layout import PREFECT_DIRECTORY
 from tokenmill_reader.regular_files import read
 
 _TABLES = Path(__file__).with_name("prefect.sql")
+_SQLITE, _DATABASE = "sqlite+aiosqlite:///", "prefect.db"
 
 
 @dataclass(frozen=True)
@@ -37,18 +38,24 @@ class Home:
 
     def made(self) -> dict[str, str]:
         """Creates the home if it is the project's own, and gives the environment variables that make a server use it. The profile
-        stays the account's, which the build reads too."""
+        stays the account's, which the build reads too.
+
+        The server works in the home and names its database there without a folder, because the path of a folder may have what ends
+        a path in a URL. Empty if Prefect is configured to have its database elsewhere.
+        """
+        database = {"PREFECT_SERVER_DATABASE_CONNECTION_URL": f"{_SQLITE}{_DATABASE}"}
         if not self.is_own:
-            return {}
+            chosen = get_current_settings().server.database.connection_url
+            is_here = chosen is not None and chosen.get_secret_value() == f"{_SQLITE}{self.path}/{_DATABASE}"
+            return {"PREFECT_HOME": str(self.path.absolute()), **database} if is_here else {}
         self.path.mkdir(mode=0o770, parents=True, exist_ok=True)  # closed to others, because blocks hold secrets
-        database = self.path / "prefect.db"
-        if not database.exists():
-            _make_tables(database)
+        if not (self.path / _DATABASE).exists():
+            _make_tables(self.path / _DATABASE)
         return {
             "PREFECT_HOME": str(self.path),
             "PREFECT_PROFILES_PATH": str(get_current_settings().profiles_path),
-            "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{database}",
             "PREFECT_API_BLOCKS_REGISTER_ON_START": "0",  # whoever saves a block registers its type
+            **database,
         }
 
     def how_to_save(self, block: str) -> str:

@@ -158,7 +158,11 @@ class Server:
             os.environ["PREFECT_API_URL"] = url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
             self._said = tempfile.TemporaryFile()  # noqa: SIM115 — open until it has ended
             self._process = subprocess.Popen(
-                command_of("tokenmill.orchestration.embedded", str(listening.fileno())),
+                command_of(
+                    "tokenmill.orchestration.embedded",
+                    str(listening.fileno()),
+                    str(self.home.path) if settings else ".",
+                ),
                 stdin=subprocess.PIPE,  # ends when this process does
                 stdout=subprocess.DEVNULL,
                 stderr=self._said,

@@ -21,7 +21,7 @@ from tokenmill.layout import (
 from tokenmill.pipeline.code_digest import libraries, output_digest
 from tokenmill.project.examples import EXAMPLES, with_settings
 from tokenmill.storage.atomic import write_atomic
-from tokenmill.storage.writable import refuse_other_encoding
+from tokenmill.storage.writable import refuse_unusable_path
 from tokenmill.versioning import dvc_repository, git
 
 _TEMPLATE = Path(__file__).parent / "template"
@@ -50,7 +50,7 @@ def make_project(root: Path, example: str | None = None) -> list[str]:
             "--example", f"found {example!r}; allowed: {', '.join(EXAMPLES)}.{did_you_mean(example, EXAMPLES)}"
         )
     root = root.absolute()
-    refuse_other_encoding(root)
+    refuse_unusable_path(root)
     files = _files()
     files[_README] = files[_README].replace("{name}", root.name)
     if (root / _README).exists():

@@ -1,20 +1,31 @@
 """Whether this user may write into folders, asked before the work."""
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from tokenmill.errors import ParamsError, TokenmillError
 
+_UNREADABLE = re.compile(r"%\(|'{3}|\"{3}")
+"""What begins a variable in a value of DVC's configuration, or ends a value."""
 
-def refuse_other_encoding(folder: Path) -> None:
-    """Raises ParamsError for a project's folder whose path is not UTF-8: DVC and git write it into their files."""
-    try:
-        str(folder).encode()
-    except UnicodeEncodeError:
+
+def refuse_unusable_path(folder: Path) -> None:
+    """Raises ParamsError for a project's folder whose path DVC and git cannot write into their files, and read from them again."""
+    path = str(folder)
+    if path != path.encode(errors="ignore").decode():
+        raise ParamsError(folder, "expected a path that is valid UTF-8, which DVC and git need.", "Rename the folder.")
+    if len(path.splitlines()) > 1:
         raise ParamsError(
-            folder, "expected a path that is valid UTF-8, which DVC and git need.", "Rename the folder."
-        ) from None
+            folder, "expected a path without line breaks, which DVC and git cannot read.", "Rename the folder."
+        )
+    if found := _UNREADABLE.search(path):
+        raise ParamsError(
+            folder,
+            f"found {found[0]} in the path, which DVC cannot read in its configuration.",
+            "Rename the folder.",
+        )
 
 
 def may_write(folder: Path) -> bool:

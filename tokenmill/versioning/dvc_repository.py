@@ -5,6 +5,7 @@ DVC runs in this process. A status takes 0.1 s; `dvc repro`, with a subprocess p
 
 import errno
 import getpass
+import hashlib
 import json
 import logging
 import os
@@ -24,9 +25,11 @@ from tokenmill.storage.links import has_clones
 from tokenmill.storage.writable import may_write
 from tokenmill.versioning import leftovers
 from tokenmill.versioning.dvc_patches import patched
+from tokenmill.versioning.dvc_settings import set_in
 from tokenmill_reader.regular_files import naming, read
 
 _SITE_CACHE = Path(".dvc/tmp/site-cache")
+_SITE_CACHES = Path("tokenmill/site-cache")
 _RWLOCK = "rwlock"
 _SITE_CACHE_VARIABLE = "DVC_SITE_CACHE_DIR"
 
@@ -46,7 +49,6 @@ def quiet_environment() -> None:
 def initialize(root: Path, is_inside: bool) -> None:
     """Makes the folder `root` a DVC repository. `is_inside`: git's repository is in a parent folder. Raises VersionsError."""
     quiet_environment()
-    from dvc.config import Config
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
 
@@ -59,9 +61,8 @@ def initialize(root: Path, is_inside: bool) -> None:
                 root / ".dvc", ignore_errors=True
             )  # otherwise the next run would take it for the user's choice
             raise VersionsError("DVC", innermost(error)) from error
-    with Config(str(root / ".dvc")).edit("repo") as config:
-        config["core"] |= {"analytics": False, "check_update": False}
-        config["cache"]["type"] = "reflink,hardlink,copy"
+    set_in(root / ".dvc/config", "core", {"analytics": False, "check_update": False})
+    set_in(root / ".dvc/config", "cache", {"type": "reflink,hardlink,copy"})
 
 
 @contextmanager
@@ -157,7 +158,7 @@ def repository(root: Path) -> Iterator[Any]:
             "Rename the file, or move it elsewhere.",
         ) from None
     except (sqlite3.Error, diskcache.Timeout) as error:
-        folder = root / _SITE_CACHE
+        folder = _private_site_cache(root)
         raise VersionsError(
             "DVC",
             f"its databases in {folder}: {str(error) or 'they cannot be written to'}; {room(str(folder))}.",
@@ -182,7 +183,7 @@ def _opened(root: Path) -> Any:
 
     from tokenmill.versioning.dvc_local_files import project_files
 
-    written = (root / ".dvc", root / ".dvc/tmp", root / _SITE_CACHE)
+    written = (root / ".dvc", root / ".dvc/tmp", _private_site_cache(root))
     if all(map(may_write, written)):
         keep_site_cache_private(root)
         return Repo(str(root), fs=project_files())
@@ -308,7 +309,7 @@ def quiet_logs() -> None:
 
 
 def keep_site_cache_private(root: Path) -> None:
-    """Points DVC's site cache into the project, by an absolute path, unless the user chose another.
+    """Points DVC's site cache to a private folder, by an absolute path, unless the user chose another.
 
     DVC unpickles files from that directory, and its default is writable for every user of the machine (CVE-2025-69872). DVC
     would resolve a relative path against the folder in which a command runs.
@@ -318,15 +319,27 @@ def keep_site_cache_private(root: Path) -> None:
 
     if not (root / ".dvc").is_dir():
         raise NotDvcRepoError(str(root))
-    wanted = root / _SITE_CACHE
+    wanted = _private_site_cache(root)
     config = Config(str(root / ".dvc"))
     chosen = Path(config.get("core", {}).get("site_cache_dir", _SITE_CACHE))
-    if chosen != wanted and chosen.parts[-3:] == _SITE_CACHE.parts:
-        with config.edit("local", validate=False) as local:
-            local.setdefault("core", {})["site_cache_dir"] = str(wanted)
+    is_ours = chosen.parts[-3:] == _SITE_CACHE.parts or chosen.parts[-3:-1] == _SITE_CACHES.parts
+    if chosen != wanted and is_ours:
+        set_in(root / ".dvc/config.local", "core", {"site_cache_dir": str(wanted)})
     wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
     if wanted.stat().st_mode & 0o077:  # DVC creates it with permissions for everyone
         wanted.chmod(0o700)
+
+
+def _private_site_cache(root: Path) -> Path:
+    """The project's own site cache: inside the project; if its path has characters beyond ASCII, in the user's folder for caches.
+
+    Beside such a path, the commands `dvc config --local` and `dvc remote modify --local` end in a traceback, and leave an empty
+    config.local: DVC writes ASCII alone. Tried with DVC 3.67.1.
+    """
+    caches = Path(os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache"))  # noqa: PTH111 — there may be no home
+    if str(root).isascii() or not (str(caches).isascii() and caches.is_absolute() and may_write(caches)):
+        return root / _SITE_CACHE
+    return caches / _SITE_CACHES / hashlib.sha256(str(root).encode()).hexdigest()[:16]
 
 
 def _keep_bytes_once(repo: Any) -> None:
