@@ -15,10 +15,10 @@ def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
 
     Raises TokenmillError if no Prefect server answers there. Prefect itself would retry for a minute and end in a traceback.
     """
+    quiet_environment()
     import httpx
 
     if not (url := os.environ.get("PREFECT_API_URL")):  # the environment overrides all other settings
-        quiet_environment()
         from prefect.settings import PREFECT_API_URL
 
         if not (url := PREFECT_API_URL.value()):

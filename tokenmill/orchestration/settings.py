@@ -3,8 +3,11 @@
 import logging
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from tokenmill.console import console
+from tokenmill.errors import ParamsError
 
 _SETTINGS = {
     # Prefect's log goes to its server, not to the terminal.
@@ -22,9 +25,41 @@ _SETTINGS = {
 }
 
 
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
+_PROXY_SCHEMES = ("", "http", "https", "socks5", "socks5h")
+
+
 def quiet_environment() -> None:
-    """Sets Prefect's settings for a build, which work only before its import. Variables that are already set stay."""
+    """Sets Prefect's settings for a build, which work only before its import. Variables that are already set stay.
+
+    Raises ParamsError for a variable of proxies or certificates with which Prefect's client would not start.
+    """
     for name, value in _SETTINGS.items():
         if not (console.level > 1 and "LOGGING" in name):  # with --debug the terminal shows it, too
             os.environ.setdefault(name, value)
     logging.raiseExceptions = False  # no traceback if a signal interrupts the sending of a log record
+    _prepare_network()
+
+
+def _prepare_network() -> None:
+    """Keeps requests to this machine from a proxy, also those of processes that are started.
+
+    Libraries read no_proxy in either case of letters, and a proxy would get the password of the embedded server.
+    """
+    proxies = getproxies()
+    named = proxies.pop("no", "")
+    hosts = [host for host in map(str.strip, named.split(",")) if host]
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(dict.fromkeys([*hosts, *_THIS_MACHINE]))
+    for kind, url in proxies.items():
+        scheme = urlsplit(url).scheme if "://" in url else ""
+        if scheme not in _PROXY_SCHEMES:
+            allowed = ", ".join(filter(None, _PROXY_SCHEMES))
+            raise ParamsError(
+                f"the environment's {kind}_proxy",
+                f"found a proxy of the scheme {scheme}; allowed: {allowed}.",
+                "Unset the variable, or name another proxy.",
+            )
+    for name, is_there in (("SSL_CERT_FILE", os.path.isfile), ("SSL_CERT_DIR", os.path.isdir)):
+        path = os.environ.get(name)
+        if path and not is_there(path):
+            raise ParamsError(f"the environment's {name}", f"there is no {path}.", "Correct the variable, or unset it.")
