@@ -99,7 +99,7 @@ def test_a_password_is_cut_out_of_messages_diagnoses_and_logs(
     before = logging.getLogRecordFactory()
     without_passwords_in_logs()
     try:
-        logging.getLogger("dvc").error("cannot read %s", url, exc_info=OSError(url))
+        logging.getLogger("a library").error("cannot read %s", url, exc_info=OSError(url))
     finally:
         logging.setLogRecordFactory(before)
     assert "cannot read " in caplog.text and SECRET not in caplog.text
