@@ -90,9 +90,8 @@ def test_conform_imports_nothing_beside_it(tmp_path: Path, options: list[str]) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["dask", "ray"])
-def test_workers_import_nothing_of_the_working_folder(project: Project, server: Server, engine: str) -> None:
+def test_dask_workers_import_nothing_of_the_working_folder(project: Project, server: Server) -> None:
     set_traps(project.root)
-    project.set(run__engine=engine, run__workers=1)
+    project.set(run__engine="dask", run__workers=1)
     project.build(**server.environment)
     assert not (project.root / "ran").exists()

@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, chdir, contextmanager
+from contextlib import ExitStack, chdir, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
@@ -183,13 +183,22 @@ def _ray(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], i
 
 @contextmanager
 def _ray_at(ray: Any, address: str | None, options: dict[str, Any]) -> Iterator[None]:
-    # Ray's workers import from the folder in which it is started, which must not be that of somebody else.
-    with chdir(Path(tokenmill.__file__).parent.parent):
+    with _beside_tokenmill():
         ray.init(address, **options)
     try:
         yield
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _beside_tokenmill() -> Iterator[None]:
+    """Changes to a folder without another tokenmill for the block, because Ray's workers import from the folder in which `ray.init`
+    is called, and that may be a clone of tokenmill's repository."""
+    package = Path(tokenmill.__file__).parent
+    here = Path.cwd() / package.name
+    with chdir(package.parent) if here.is_dir() and here.resolve() != package.resolve() else nullcontext():
+        yield
 
 
 @contextmanager
