@@ -24,8 +24,8 @@ _TRIES_MAX = 100  # another process may make room for its own files in between
 
 
 class CachedFiles:
-    """The files of a remote dataset. `parts`: those of each part. `fetcher`: of this process; others that get a copy start their
-    own. `turns`: the number of each part's group in the order.
+    """The files of a remote dataset. `parts`: those of each part. `fetcher`: this process's own; others that get a copy start
+    theirs. `turns`: the number of each part's group in the order.
 
     Raises ParamsError if a part does not fit into `cache_bytes`.
     """

@@ -19,10 +19,10 @@ _ADVICE = "Copy it again, or run `tokenmill verify` to see what else differs and
 
 
 class DatasetFiles(NamedTuple):
-    """The files of one split in one format. `split`: None if there are none. `source`: None for all. `epoch`: 0 unless files were
-    shuffled for several. `shape`, `source_ids`: of the items in `parts`. `index_files`: those that say which documents make each
-    packed sequence, each with the number of the part that it calls 0. `digest`: the sha256, in hex, of all that decides the items
-    and their order, but for split, source and epoch."""
+    """The files of one split in one format. `split`: None if there are none. `source`: None for all. `epoch`: 0 unless files
+    were shuffled for several. `shape`, `source_ids` belong to the items in `parts`. `index_files`: those that say which
+    documents make each packed sequence, each with the number of the part that it calls 0. `digest`: the sha256, in hex, of
+    all that decides the items and their order, but for split, source and epoch."""
 
     manifest: Manifest
     split: Optional[str]
