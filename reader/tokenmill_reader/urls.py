@@ -71,11 +71,7 @@ def local_path(text: str) -> str:
 
 
 def dataset_folder(dataset: str) -> Path:
-    """The folder of a dataset on this machine. Raises StorageError if it is the URL of one in object storage.
-
-    >>> dataset_folder("file:///data/tokens")
-    PosixPath('/data/tokens')
-    """
+    """The folder of a dataset on this machine. Raises StorageError if it is the URL of one in object storage."""
     if is_url(dataset):
         url = place(dataset).url
         raise StorageError(
@@ -91,8 +87,6 @@ def place(url: str) -> ObjectPlace:
 
     >>> place("s3://bucket/web/a b.jsonl.zst")
     ObjectPlace(scheme='s3', bucket='bucket', key='web/a b.jsonl.zst')
-    >>> place("hf://datasets/org/name@main/data/*.parquet")
-    ObjectPlace(scheme='hf', bucket='datasets/org/name@main', key='data/*.parquet')
     """
     scheme, _, rest = url.partition("://")
     scheme = scheme.lower()

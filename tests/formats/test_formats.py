@@ -37,6 +37,7 @@ from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Format
 from tokenmill.formats.tokens import schema
 from tokenmill_reader.formats.columns import schema_of
+from tokenmill_reader.formats.datatrove import metadata_of
 from tokenmill_reader.formats.items import Shape
 from tokenmill_reader.formats.table import READ_FORMATS
 
@@ -368,3 +369,11 @@ def test_more_row_groups_than_a_parquet_file_can_have_are_refused(
     ):
         for _ in range(3):
             add(batch)
+
+
+@pytest.mark.parametrize(
+    ("n_tokens", "words"), [(0, "0.00 T"), (999, "999 T"), (1000, "1.00 kT"), (12345, "12.3 kT"), (999_999, "1.00 MT")]
+)
+def test_datatrove_metadata_has_the_tokens_in_three_digits(n_tokens: int, words: str) -> None:
+    shape = Shape(id_max=9, tokenizer_digest="d1", begin_id=None, end_id=None, has_names=False)
+    assert metadata_of(shape, n_tokens) == f"d1|2\n{n_tokens}\n{words}"

@@ -17,6 +17,7 @@ from tokenmill.storage.anywhere import place_of
 from tokenmill.versioning import git
 from tokenmill.versioning.publish import Publication, push
 from tokenmill_reader.description import info, lines_of
+from tokenmill_reader.shown import without_passwords
 
 SECRET = "open-sesame"
 URL = f"http://user:{SECRET}@127.0.0.1:9/x.git"
@@ -33,6 +34,11 @@ URLS = [
     f"az://container/x?sv=1&sig={SECRET}",
     f"ssh://user%3A{SECRET}@127.0.0.1:9/x",
 ]
+
+
+def test_what_only_looks_like_a_password_stays() -> None:
+    text = '["http://host:80","a@b"] ssh://git@host:22/x http://host:80/a@b https://$USER:$WORD@host s3://a/?.b'
+    assert without_passwords(text) == text
 
 
 @pytest.mark.parametrize(

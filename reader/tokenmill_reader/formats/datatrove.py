@@ -65,11 +65,7 @@ def metadata_of(shape: Shape, n_tokens: int) -> str:
 
 
 def _metric(n_tokens: int) -> str:
-    """Three digits with a unit, in which T without a prefix is a token, as datatrove writes it.
-
-    >>> _metric(0), _metric(999), _metric(1000), _metric(12345), _metric(999_999)
-    ('0.00 T', '999 T', '1.00 kT', '12.3 kT', '1.00 MT')
-    """
+    """Three digits with a unit, in which T without a prefix is a token, as datatrove writes it."""
     exponent = int(f"{n_tokens:.2e}".rpartition("e")[2])  # of the number rounded to three digits
     thousands = exponent // 3
     return f"{n_tokens / 1000**thousands:.{2 - exponent % 3}f} {_PREFIXES[thousands]}T"
