@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path, PurePath, PurePosixPath
@@ -308,11 +309,12 @@ def own_digest(content: Mapping[str, Any]) -> str:
 
 
 def wrong_names(names: Iterable[str]) -> Iterator[str]:
-    """The names of files that lead out of the dataset's folder or into a git repository, or occur twice."""
+    """The names that lead out of the dataset's folder or into a git repository, occur twice, or have a NUL or a lone surrogate."""
     seen: set[str] = set()
     for name in names:
         paths = PurePosixPath(name.lower()), PurePath(name.lower())
-        if name in seen or any(path.anchor or {"..", ".git"} & {*path.parts} for path in paths):
+        is_outside = any(path.anchor or {"..", ".git"} & {*path.parts} for path in paths)
+        if name in seen or is_outside or re.search("[\0\ud800-\udfff]", name):
             yield name
         seen.add(name)
 

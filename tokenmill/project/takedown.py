@@ -35,7 +35,7 @@ from tokenmill.layout import (
 from tokenmill.plan.dry_run import look_at_count, project_now
 from tokenmill.storage.json_files import read_json
 from tokenmill.versioning.dvc_repository import cache_directory, remote_names
-from tokenmill.versioning.git import git
+from tokenmill.versioning.git import git, lines
 from tokenmill_reader.checked_parquet import parquet_file
 from tokenmill_reader.urls import is_url
 
@@ -309,7 +309,7 @@ def _published(found: Takedown, root: Path) -> None:
         "Those made before have the documents: delete their tags, then `dvc gc --workspace --cloud`; tell who took them"
     )
     try:
-        tags = [one for one in git(root, "tag", "--list").split() if _VERSION.search(one)]
+        tags = [one for one in lines(root, "tag", "--list") if _VERSION.search(one)]
         found.add("published versions", _first(tags), fix)
     except VersionsError as error:
         found.unseen.append(f"published versions ({str(error).removesuffix('.')})")

@@ -18,7 +18,15 @@ from typing import TypeVar
 
 from tokenmill.errors import StorageError
 from tokenmill.storage import objects
-from tokenmill.storage.atomic import flush, is_left_over, make_folder, partial_path, raise_it, write_atomic
+from tokenmill.storage.atomic import (
+    flush,
+    is_left_over,
+    make_folder,
+    partial_path,
+    raise_it,
+    refuse_other_bytes,
+    write_atomic,
+)
 from tokenmill.storage.links import NO_LINK
 from tokenmill.storage.object_file import BLOCK_BYTES, ObjectFile
 from tokenmill.storage.urls import StoredObject, refuse_password
@@ -57,10 +65,11 @@ def list_files(folder: str) -> dict[str, StoredObject]:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """The files below a folder of this machine, at any depth; none if it is missing. Raises StorageError for a symbolic link, a
-    FIFO, a socket or a device: somebody else may have put it there, and nothing follows it."""
+    """The files below a folder of this machine, at any depth; none if it is missing. Raises what `refuse_other_bytes` raises, and
+    StorageError for a symbolic link, a FIFO, a socket or a device: somebody else may have put it there, and nothing follows it."""
     for above, folders, names in os.walk(folder, onerror=_unless_missing):
         for path in (Path(above) / name for name in [*folders, *names]):
+            refuse_other_bytes(path)
             mode = path.lstat().st_mode
             if stat.S_ISREG(mode):
                 yield path

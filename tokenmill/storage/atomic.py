@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from tokenmill.errors import TokenmillError
 from tokenmill_reader.regular_files import naming, open_regular, sha256_file
 
 _SUFFIX = ".partial"
@@ -102,10 +103,28 @@ def md5_file(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
+def files_of(directory: Path) -> dict[str, Path]:
+    """The files of a directory, at any depth, by their sorted names relative to it. Raises what `refuse_other_bytes` raises."""
+    files = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if path.is_file()}
+    for path in files.values():
+        refuse_other_bytes(path)
+    return dict(sorted(files.items()))
+
+
+def refuse_other_bytes(path: Path) -> None:
+    """Raises TokenmillError for a file or folder with a name that lists of names cannot have: no UTF-8, or with a line break."""
+    if "\n" in path.name or path.name != path.name.encode(errors="ignore").decode():
+        raise TokenmillError(
+            path,
+            "expected a name that is valid UTF-8, without line breaks.",
+            "Rename the file, or move it elsewhere.",
+            code="TM602",
+        )
+
+
 def sha256_directory(directory: Path) -> str:
     """The sha256, in hex, of a listing of the directory's files in the format of `sha256sum`."""
-    files = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if path.is_file()}
-    lines = "".join(f"{sha256_file(files[name])}  {name}\n" for name in sorted(files))
+    lines = "".join(f"{sha256_file(path)}  {name}\n" for name, path in files_of(directory).items())
     return hashlib.sha256(lines.encode()).hexdigest()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tokenmill.errors import StorageError
-from tokenmill.storage.atomic import raise_it
+from tokenmill.storage.atomic import raise_it, refuse_other_bytes
 
 _DVC_OBJECT = re.compile(r".*/files/md5/[0-9a-f]{2}/[0-9a-f]{30}")
 """A file of DVC's cache, whose name is its digest: with `cache.type: symlink`, DVC puts links to these in place of outputs."""
@@ -36,10 +36,11 @@ def refuse_links(folder: Path) -> None:
 
 def files_in(folder: Path) -> Iterator[Path]:
     """The files in a folder, at any depth, relative to it and sorted. Raises StorageError for a link that leads out of the folder,
-    a FIFO, a socket and a device."""
+    a FIFO, a socket and a device, and what `refuse_other_bytes` raises."""
     for above, folders, names in os.walk(folder, onerror=raise_it):
         folders.sort()
         for name in sorted([*names, *(one for one in folders if (Path(above) / one).is_symlink())]):
+            refuse_other_bytes(Path(above) / name)
             path = followed(folder, (Path(above) / name).relative_to(folder))
             if not stat.S_ISREG(path.stat().st_mode):
                 raise StorageError(path, "expected only files and folders; found something else.", "Remove it.")

@@ -10,21 +10,30 @@ _TAGS = "refs/tags/"
 
 
 def git(root: Path, *arguments: str) -> str:
-    """The output of a git command run in the folder `root`. Raises VersionsError with git's own message."""
+    """The output of a git command run in the folder `root`. Raises VersionsError with git's own message.
+
+    Names of files and tags are bytes to git. What is no UTF-8 in them is in the text as in Python's own names of files.
+    """
     command = ["git", "-c", "core.quotePath=false", *arguments]
     english = {**os.environ, "LC_ALL": "C"}
     try:
         done = subprocess.run(
-            command, cwd=root, env=english, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+            command, cwd=root, env=english, capture_output=True, check=False, stdin=subprocess.DEVNULL
         )
     except FileNotFoundError:
         raise VersionsError("git is missing: install it (Debian: apt-get install git).") from None
     if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        last = next((i for i, line in enumerate(lines) if line.startswith(("fatal:", "error:"))), len(lines) - 1)
-        said = "; ".join(line.strip() for line in lines[: last + 1])  # earlier lines often give the reason
+        errors = os.fsdecode(done.stderr).strip().splitlines() or [f"exit code {done.returncode}"]
+        last = next((i for i, line in enumerate(errors) if line.startswith(("fatal:", "error:"))), len(errors) - 1)
+        said = "; ".join(line.strip() for line in errors[: last + 1])  # earlier lines often give the reason
         raise VersionsError(f"git {arguments[0]} in {root}: {said}")
-    return done.stdout
+    return os.fsdecode(done.stdout)
+
+
+def lines(root: Path, *arguments: str) -> list[str]:
+    """The lines of a git command's output, such as a name each. A name may have characters that Python takes for the end of a line
+    or for a space."""
+    return [line for line in git(root, *arguments).split("\n") if line]
 
 
 def changed_files(root: Path) -> list[str]:
@@ -53,7 +62,7 @@ def commit_of(root: Path, revision: str) -> str | None:
 
 def remote_of(root: Path) -> str | None:
     """The git remote to publish to: origin, or the only one. None without a remote."""
-    names = git(root, "remote").split()
+    names = lines(root, "remote")
     if "origin" in names:
         return "origin"
     if len(names) > 1:
@@ -81,10 +90,10 @@ def tags_of(root: Path, repository: str) -> dict[str, str]:
     """The commit of every tag of a repository: a folder, a URL, or the name of a remote of the folder `root`."""
     found: dict[str, str] = {}
     try:
-        listed = git(root, "ls-remote", "--tags", "--", repository)
+        listed = lines(root, "ls-remote", "--tags", "--", repository)
     except VersionsError as error:
         raise VersionsError(repository, f"{error}.", "Check the address, the network and your access.") from None
-    for line in listed.splitlines():
+    for line in listed:
         commit, name = line.split("\t")
         if name.endswith("^{}"):  # the commit of an annotated tag; git lists it after the tag itself
             name = name.removesuffix("^{}")
@@ -108,4 +117,4 @@ def tag_message(root: Path, repository: str, tag: str) -> str:
             "Take another version, or delete the tag and publish that version.",
         )
     _head, _, message = git(root, "cat-file", "tag", name).partition("\n\n")
-    return message
+    return os.fsencode(message).decode(errors="replace")

@@ -13,7 +13,7 @@ from typing import Any
 
 from tokenmill.console import say
 from tokenmill.errors import ParamsError, VersionsError, did_you_mean
-from tokenmill.storage.atomic import md5_file, sha256_directory, write_directory
+from tokenmill.storage.atomic import files_of, md5_file, sha256_directory, write_directory
 from tokenmill.storage.urls import refuse_password
 from tokenmill.versioning import git
 from tokenmill.versioning.dvc_patches import patched
@@ -229,9 +229,7 @@ def read_at(root: Path, revision: str, place: str) -> bytes | None:
 
 def directory_md5(directory: Path) -> str:
     """DVC's hash of a directory: the md5 over the names and md5 of its files, with the suffix .dir."""
-    files = sorted(path for path in directory.rglob("*") if path.is_file())
-    entries = [{"md5": md5_file(path), "relpath": path.relative_to(directory).as_posix()} for path in files]
-    entries.sort(key=lambda entry: entry["relpath"])
+    entries = [{"md5": md5_file(path), "relpath": name} for name, path in files_of(directory).items()]
     listing = json.dumps(entries, sort_keys=True).encode()
     return hashlib.md5(listing, usedforsecurity=False).hexdigest() + ".dir"
 

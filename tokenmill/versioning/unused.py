@@ -106,7 +106,7 @@ def _named(root: Path, keep: Sequence[str]) -> dict[str, list[str]]:
         )
     if not keep:
         _refuse_behind(root)
-    revisions = keep or [*git.git(root, "for-each-ref", "--format=%(refname:short)").split(), "HEAD"]
+    revisions = keep or [*git.lines(root, "for-each-ref", "--format=%(refname:short)"), "HEAD"]
     named: dict[str, list[str]] = {}
     md5s: dict[str, str | None] = {}  # by the digest of dvc.lock, which many revisions share
     for revision in revisions:
@@ -138,8 +138,8 @@ def _refuse_behind(root: Path) -> None:
     remote = git.remote_of(root)
     if remote is None:
         return
-    known = set(git.git(root, "for-each-ref", "--format=%(objectname)").split())
-    there = [line.split("\t") for line in git.git(root, "ls-remote", "--heads", "--tags", remote).splitlines()]
+    known = set(git.lines(root, "for-each-ref", "--format=%(objectname)"))
+    there = [line.split("\t") for line in git.lines(root, "ls-remote", "--heads", "--tags", remote)]
     new = [name for commit, name in there if commit not in known and not name.endswith("^{}")]
     if new:
         raise VersionsError(
