@@ -55,7 +55,15 @@ def bounded_bytes(url: str, answer: Any, n_bytes_max: int) -> bytes:
     return b"".join(blocks)
 
 
+def keep_off_proxies() -> None:
+    """Makes this process, and those that it starts, ask servers of this machine without a proxy."""
+    given = os.environ.get("no_proxy") or os.environ.get("NO_PROXY", "")
+    hosts = dict.fromkeys([*given.replace(" ", "").split(","), "127.0.0.1", "localhost", "::1"])
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, hosts))
+
+
 def _made(scheme: str, bucket: str) -> ObjectStore:
+    keep_off_proxies()
     try:
         from obstore.exceptions import BaseError
         from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, S3Store

@@ -5,12 +5,19 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
+import tokenmill
+from tests.builders.document_sets import documents_dataset
+from tests.builders.object_server import serving
+from tests.builders.s3_server import environment
 from tests.conftest import Project
+from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import ParamsError
 from tokenmill.orchestration.settings import quiet_environment
+from tokenmill.storage.objects import get
 
 DEAD = "http://127.0.0.1:9"
 VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -102,3 +109,20 @@ def test_a_client_of_this_machine_takes_no_proxy_and_one_of_another_machine_does
         for url in ("http://127.0.0.1:4200/api", "http://localhost:4200", "http://[::1]:4200", "https://example.org"):
             assert client._transport_for_url(httpx.URL(url)) is direct, url
         assert client._transport_for_url(httpx.URL("https://example.com")) is not direct
+
+
+@pytest.mark.parametrize("name", ["http_proxy", "ALL_PROXY"])
+def test_object_storage_on_this_machine_is_asked_without_a_proxy(
+    tmp_path: Path, no_proxies: pytest.MonkeyPatch, proxy: tuple[str, list[bytes]], name: str
+) -> None:
+    address, heard = proxy
+    local = documents_dataset(tmp_path / "local", [[[1, 2], [3]]], ["arrow"])
+    digest = read_manifest(local).digest[:16]
+    (tmp_path / "server/bucket" / digest).mkdir(parents=True)
+    local.rename(tmp_path / "server/bucket" / digest / "tokens")
+    no_proxies.setenv(name, f"http://{address}")
+    with serving(tmp_path / "server") as server, environment(server.url, tmp_path):
+        assert get(f"s3://bucket/{digest}/tokens/manifest.json")
+        dataset = tokenmill.open(f"s3://bucket/{digest}", cache=tmp_path / "cache")
+        assert [ids.tolist() for ids in dataset] == [[1, 2], [3]]
+    assert heard == []

@@ -8,6 +8,7 @@ from urllib.request import getproxies
 
 from tokenmill.console import console
 from tokenmill.errors import ParamsError
+from tokenmill_reader.object_clients import keep_off_proxies
 
 _SETTINGS = {
     # Prefect's log goes to its server, not to the terminal.
@@ -25,7 +26,6 @@ _SETTINGS = {
 }
 
 
-_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 _PROXY_SCHEMES = ("", "http", "https", "socks5", "socks5h")
 
 
@@ -42,17 +42,12 @@ def quiet_environment() -> None:
 
 
 def _prepare_network() -> None:
-    """Keeps requests to this machine from a proxy, also those of processes that are started.
-
-    Libraries read no_proxy in either case of letters, and a proxy would get the password of the embedded server.
-    """
-    proxies = getproxies()
-    named = proxies.pop("no", "")
-    hosts = [host for host in map(str.strip, named.split(",")) if host]
-    os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(dict.fromkeys([*hosts, *_THIS_MACHINE]))
-    for kind, url in proxies.items():
+    """Keeps requests to this machine from a proxy, which would get the password of the embedded server, and refuses variables with
+    which no client can be made."""
+    keep_off_proxies()
+    for kind, url in getproxies().items():
         scheme = urlsplit(url).scheme if "://" in url else ""
-        if scheme not in _PROXY_SCHEMES:
+        if kind != "no" and scheme not in _PROXY_SCHEMES:
             allowed = ", ".join(filter(None, _PROXY_SCHEMES))
             raise ParamsError(
                 f"the environment's {kind}_proxy",
