@@ -1,4 +1,4 @@
-"""Proxies and certificates of the environment: builds reach their own server past any proxy, or name the variable."""
+"""Proxies, certificates and settings in the environment: builds reach their own server past any proxy, or name what is wrong."""
 
 import os
 import socket
@@ -92,6 +92,23 @@ def test_a_variable_that_prefects_client_cannot_use_is_named(
     no_proxies.setenv(name, value)
     with pytest.raises(ParamsError, match=words):
         quiet_environment()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("PREFECT_LOGGING_LEVEL", "loud", "level: Input should be 'DEBUG'"),
+        ("PREFECT_CLIENT_MAX_RETRIES", "some", "max_retries: Input should be a valid integer"),
+        ("PREFECT_API_REQUEST_TIMEOUT", "ten", "request_timeout: Input should be a valid number"),
+    ],
+)
+def test_a_setting_that_prefect_refuses_is_named(project: Project, name: str, value: str, words: str) -> None:
+    project.set(run__engine="threads")
+    for command in ("build", "doctor"):
+        done = project.run(sys.executable, "-m", "tokenmill", command, **{name: value})
+        assert done.returncode == (2 if command == "build" else 1)
+        assert f"the settings of Prefect: {words}" in (done.stderr if command == "build" else done.stdout)
 
 
 @pytest.mark.parametrize("value", [DEAD, "127.0.0.1:9", "socks5h://127.0.0.1:9"])

@@ -52,9 +52,9 @@ def _refresh(_asked: argparse.Namespace) -> Answer:
     path = find_params()
     if load_params(path).run.engine == "inline":
         return _answer(_refresh_inline(path))
-    from tokenmill.orchestration.settings import quiet_environment
+    from tokenmill.orchestration.settings import load_settings
 
-    quiet_environment()
+    load_settings()
     from tokenmill.orchestration.server import Server
 
     server = Server.start(root=path.parent)
@@ -107,9 +107,9 @@ def _notify(root: Path, block: str | None, notice: Notice) -> None:
     """Sends a notice from a refresh without Prefect, with a server for this alone."""
     if block is None or not is_news(root, notice):
         return
-    from tokenmill.orchestration.settings import quiet_environment
+    from tokenmill.orchestration.settings import load_settings
 
-    quiet_environment()
+    load_settings()
     from tokenmill.orchestration.notify import notify
     from tokenmill.orchestration.server import Server
 

@@ -87,9 +87,9 @@ def _publish(asked: argparse.Namespace) -> Answer:
         check_installed()
     if load_params(path).run.engine != "inline" and os.environ.get("PREFECT_API_URL"):
         from tokenmill.orchestration.address import check_standing
-        from tokenmill.orchestration.settings import quiet_environment
+        from tokenmill.orchestration.settings import load_settings
 
-        quiet_environment()
+        load_settings()
         check_standing()
         from tokenmill.orchestration.project_flows import load_flow
 

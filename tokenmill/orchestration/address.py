@@ -3,7 +3,7 @@
 import os
 
 from tokenmill.errors import TokenmillError
-from tokenmill.orchestration.settings import quiet_environment
+from tokenmill.orchestration.settings import load_settings, quiet_environment
 from tokenmill_reader.shown import without_passwords
 
 _ANSWER_S_MAX = 10.0
@@ -19,6 +19,7 @@ def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
     import httpx
 
     if not (url := os.environ.get("PREFECT_API_URL")):  # the environment overrides all other settings
+        load_settings()
         from prefect.settings import PREFECT_API_URL
 
         if not (url := PREFECT_API_URL.value()):

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.layout import DVC_LOCK_FILE, STAGES
-from tokenmill.orchestration.settings import quiet_environment
+from tokenmill.orchestration.settings import load_settings
 from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.input_changes import earlier_inputs
 from tokenmill.summary import StageSummary
@@ -50,7 +50,7 @@ def _has_to_run(build: Build) -> bool:
 
 
 def _start_server(build: Build) -> "Server":
-    quiet_environment()
+    load_settings()
     from tokenmill.orchestration.server import Server
 
     return Server.start(build)

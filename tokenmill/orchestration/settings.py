@@ -6,8 +6,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from pydantic import ValidationError
+
 from tokenmill.console import console
-from tokenmill.errors import ParamsError
+from tokenmill.errors import ParamsError, first_finding
 from tokenmill_reader.object_clients import keep_off_proxies
 
 _SETTINGS = {
@@ -32,13 +34,30 @@ _PROXY_SCHEMES = ("", "http", "https", "socks5", "socks5h")
 def quiet_environment() -> None:
     """Sets Prefect's settings for a build, which work only before its import. Variables that are already set stay.
 
-    Raises ParamsError for a variable of proxies or certificates with which Prefect's client would not start.
+    Raises ParamsError for a variable of proxies or certificates with which Prefect's client does not start.
     """
     for name, value in _SETTINGS.items():
         if not (console.level > 1 and "LOGGING" in name):  # with --debug the terminal shows it, too
             os.environ.setdefault(name, value)
     logging.raiseExceptions = False  # no traceback if a signal interrupts the sending of a log record
     _prepare_network()
+
+
+def load_settings() -> None:
+    """Sets Prefect's settings as `quiet_environment` does, and imports Prefect. Raises ParamsError, also for a setting that Prefect
+    refuses."""
+    quiet_environment()
+    try:
+        from prefect.settings import get_current_settings
+
+        get_current_settings()
+    except ValueError as error:  # of pydantic, TOML and UTF-8
+        what = first_finding(error) if isinstance(error, ValidationError) else str(error)
+        raise ParamsError(
+            "the settings of Prefect",
+            f"{what}.",
+            "Correct it in a variable PREFECT_…, prefect.toml, pyproject.toml, .env or Prefect's profile.",
+        ) from None
 
 
 def _prepare_network() -> None:
