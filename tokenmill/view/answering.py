@@ -31,7 +31,8 @@ class Answering:
         self, dataset: Path, tokenizer: Path | None = None, other: Path | None = None, seconds_max: float = SECONDS_MAX
     ) -> None:
         paths = [None if path is None else str(path.absolute()) for path in (dataset, tokenizer, other)]
-        self._given, self.seconds_max = [*paths, seconds_max], seconds_max
+        self._given = [*paths, seconds_max]
+        self.seconds_max: float = seconds_max
         self._process: subprocess.Popen[str] | None = None
         self._start()
 
