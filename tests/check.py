@@ -5,6 +5,7 @@ make check                         the rooms of the change: what differs from ma
 """
 
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -174,6 +175,13 @@ def commands(tests: Sequence[str], change: Change) -> dict[str, list[str]]:
         "types": [str(binaries / "mypy"), "--strict", *PACKAGES],
         "tests": [sys.executable, "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", "not slow", *tests],
     }
+    if any(module.startswith("tokenmill.") for module in change.modules):
+        found["types that a caller sees"] = [
+            str(binaries / "basedpyright"),
+            "--ignoreexternal",
+            "--verifytypes",
+            "tokenmill",
+        ]
     if "docs" in change.rooms:
         found["links of the pages"] = [str(binaries / "mkdocs"), "build", "--strict", "--quiet"]
     if "core" in change.rooms:
@@ -184,8 +192,9 @@ def commands(tests: Sequence[str], change: Change) -> dict[str, list[str]]:
 
 def run_all(to_run: dict[str, list[str]]) -> list[str]:
     """Runs the commands, prints the output of those that fail, and returns their names."""
+    env = {**os.environ, "PATH": f"{ROOT / '.venv/bin'}{os.pathsep}{os.environ['PATH']}"}
     running = {
-        name: subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        name: subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for name, command in to_run.items()
     }
     failed = []
