@@ -48,7 +48,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the same in the backgro
 
 def pytest_configure(config: pytest.Config) -> None:
     """Records the seconds of the test files, in the process that has the reports of all."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
+    if "PYTEST_XDIST_WORKER" not in os.environ and config.pluginmanager.has_plugin("cacheprovider"):
         config.pluginmanager.register(Recorder(config))
 
 
