@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -172,3 +173,84 @@ def test_a_pipeline_that_would_hang_or_crash_dvc_is_refused(
     foreign.commit(pipeline=ARTIFACT + more)
     with pytest.raises(VersionsError, match=rf"dvc\.yaml: {reason}"):
         foreign.fetch(tmp_path / "out")
+
+
+NO_MD5 = "outs:\n- path: tokenizer\n"
+WITH_MD5 = "outs:\n- path: tokenizer\n  hash: md5\n  md5: 0123456789abcdef0123456789abcdef.dir\n"
+DEPS = [
+    "- path: s3://bucket/x\n  fs_config: {{configpath: aws, profile: evil, endpointurl: '{web}'}}\n",
+    "- path: '{mine}'\n",
+    "- path: '{web}/x'\n",
+    "- path: ssh://127.0.0.1:{port}/x\n",
+    "- path: remote://store/x\n",
+    "- path: tokenizer\n  repo: {{url: '{web}/x.git'}}\n",
+    "- path: tokenizer\n  repo: {{url: '{mine}', config: aws, remote: {{url: '{web}'}}}}\n",
+    "- db: {{connection: sqlite, query: SELECT 1}}\n",
+]
+
+
+@pytest.mark.parametrize("by_url", [False, True])
+@pytest.mark.parametrize("outs", [NO_MD5, WITH_MD5])
+@pytest.mark.parametrize("deps", DEPS)
+def test_an_import_of_a_repository_is_neither_run_nor_asked(
+    foreign: Foreign, tmp_path: Path, deps: str, outs: str, by_url: bool
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "tokenizer.json").write_text("SECRET", encoding="utf-8")
+    (foreign.root / "data/aws").write_text(
+        f"[profile evil]\ncredential_process = /usr/bin/touch {tmp_path / 'ran'}\n", encoding="utf-8"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        words = deps.format(web=f"http://127.0.0.1:{port}", port=port, mine=mine)
+        (foreign.root / "data/tokenizer.dvc").write_text(f"frozen: true\ndeps:\n{words}{outs}", encoding="utf-8")
+        foreign.commit()
+        reason = "has no md5 for data/tokenizer" if outs == NO_MD5 else "there is no such object in"
+        with pytest.raises(VersionsError, match=reason):
+            foreign.fetch(tmp_path / "out", f"file://{foreign.root}" if by_url else None)
+        listening.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+    assert not (tmp_path / "ran").exists() and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("pipeline", ["stages:\n  x:\n    cmd: touch {ran}\n    outs: [data/tokenizer]\n", "{ran}: ["])
+def test_a_stage_of_a_repository_is_not_run(foreign: Foreign, tmp_path: Path, pipeline: str) -> None:
+    (foreign.root / "data/tokenizer.dvc").unlink()
+    foreign.commit(pipeline=ARTIFACT + pipeline.format(ran=tmp_path / "ran"))
+    with pytest.raises(VersionsError, match=r"is no output that dvc\.lock or a \.dvc file records|dvc\.yaml: "):
+        foreign.fetch(tmp_path / "out")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("path", ["/etc", "../mine", "data/../../mine"])
+def test_an_artifact_outside_of_its_repository_is_refused(foreign: Foreign, tmp_path: Path, path: str) -> None:
+    (tmp_path / "mine").mkdir()
+    foreign.commit(pipeline=f"artifacts:\n  tokenizer: {{path: {path}}}\n")
+    with pytest.raises(VersionsError, match=r"dvc\.yaml: found the path .*, expected one inside the repository"):
+        foreign.fetch(tmp_path / "out")
+
+
+def test_a_nested_repository_and_a_remote_of_an_output_are_not_looked_at(foreign: Foreign, tmp_path: Path) -> None:
+    (foreign.root / "data/.dvc").mkdir()
+    evil = "[core]\n remote = x\n['remote \"x\"']\n url = ssh://127.0.0.1:9/x\n keyfile = /etc/passwd\n"
+    (foreign.root / "data/.dvc/config").write_text(evil, encoding="utf-8")
+    recorded = foreign.root / "data/tokenizer.dvc"
+    recorded.write_text(recorded.read_text(encoding="utf-8") + "  remote: elsewhere\n", encoding="utf-8")
+    foreign.commit()
+    foreign.fetch(tmp_path / "out")
+    assert (tmp_path / "out/tokenizer.json").is_file()
+
+
+def test_an_object_with_other_bytes_than_its_name_says_is_refused(foreign: Foreign, tmp_path: Path) -> None:
+    for path in foreign.store.rglob("*"):
+        if path.is_file() and not path.name.endswith(".dir"):
+            path.write_bytes(b"evil")
+    with pytest.raises(VersionsError, match="the bytes of this object do not match its name"):
+        foreign.fetch(tmp_path / "out")
+
+
+def test_the_remote_of_a_url_is_said(foreign: Foreign, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign.fetch(tmp_path / "out", f"file://{foreign.root}")
+    assert f"its files come from {foreign.store}" in capsys.readouterr().err

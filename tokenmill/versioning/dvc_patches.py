@@ -1,6 +1,6 @@
 """The monkeypatches of DVC and its libraries. A `with` block applies them and undoes them afterwards."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import lru_cache
@@ -9,8 +9,8 @@ from typing import Any
 from tokenmill.errors import VersionsError
 from tokenmill.versioning import dvc_view
 
-_LIST = "the list of a folder's files in DVC's cache or remote"
-_ADVICE = (
+LIST = "the list of a folder's files in DVC's cache or remote"
+ADVICE = (
     "Somebody changed it, and nothing of it was written. Do not use it; publish the version again where it was built."
 )
 
@@ -89,12 +89,18 @@ def _checked(load: Callable[..., Any], *args: Any, **named: Any) -> Any:
     try:
         tree = load(*args, **named)
     except (RecursionError, AttributeError, KeyError, TypeError) as error:
-        raise VersionsError(_LIST, f"is malformed: {error!r:.100}.", _ADVICE) from None
-    for names, _meta, _hash in tree:
+        raise VersionsError(LIST, f"is malformed: {error!r:.100}.", ADVICE) from None
+    refuse_names((names for names, _meta, _hash in tree), tree.oid)
+    return tree
+
+
+def refuse_names(listed: Iterable[Sequence[str]], oid: str) -> None:
+    """Raises VersionsError for a name that leads out of its folder, in the list `oid` of a folder's files. `listed`: the parts of
+    each name."""
+    for names in listed:
         if not all(names) or {".", ".."} & set(names) or "\0" in "".join(names):
             raise VersionsError(
-                f"{_LIST}, {tree.oid}",
+                f"{LIST}, {oid}",
                 f"found the name {'/'.join(names)!r:.200}, expected one inside the folder.",
-                _ADVICE,
+                ADVICE,
             )
-    return tree

@@ -1,12 +1,15 @@
 """Runs the git commands that tokenmill needs."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
 from tokenmill.errors import VersionsError
 
 _TAGS = "refs/tags/"
+MD5 = re.compile(r"[0-9a-f]{32}(\.dir)?")
+"""The name of an object of DVC: the md5 of a file, or of the list of a folder's files."""
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -38,7 +41,7 @@ def lines(root: Path, *arguments: str) -> list[str]:
 
 def changed_files(root: Path) -> list[str]:
     """The files below `root`, relative to it, that differ from the last commit, or that git neither tracks nor ignores."""
-    above = git(root, "rev-parse", "--show-prefix").removesuffix("\n")
+    above = prefix_of(root)
     listed = git(root, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", ".").split("\0")
     return [entry[3:].removeprefix(above) for entry in listed if entry]
 
@@ -50,6 +53,11 @@ def is_ignored(root: Path, name: str) -> bool:
     except VersionsError:
         return False
     return True
+
+
+def prefix_of(root: Path) -> str:
+    """The path of a folder in its repository: empty for the root, any other ends with a slash."""
+    return git(root, "rev-parse", "--show-prefix").removesuffix("\n")
 
 
 def commit_of(root: Path, revision: str) -> str | None:
@@ -118,3 +126,25 @@ def tag_message(root: Path, repository: str, tag: str) -> str:
         )
     _head, _, message = git(root, "cat-file", "tag", name).partition("\n\n")
     return os.fsencode(message).decode(errors="replace")
+
+
+def text_at(root: Path, commit: str, path: str, characters_max: int) -> str | None:
+    """The text of a file in a commit; None if there is none. Raises VersionsError for one that is too long or not UTF-8."""
+    entry = git(root, "ls-tree", "--full-tree", "--long", "-z", commit, "--", path).partition("\t")[0].split()
+    if len(entry) != 4 or entry[1] != "blob":  # mode, type, name and length
+        return None
+    if int(entry[3]) > 4 * characters_max:
+        raise VersionsError(
+            path, f"has {int(entry[3]):,} bytes; expected {4 * characters_max:,} at most.", "Shorten it."
+        )
+    try:
+        return os.fsencode(git(root, "cat-file", "blob", entry[2])).decode()
+    except UnicodeDecodeError as error:
+        raise VersionsError(path, f"not UTF-8 at byte {error.start}.", "Save it as UTF-8.") from None
+
+
+def names_at(root: Path, commit: str, folder: str) -> list[str]:
+    """The names in a folder of a commit, each with the folder's path; the root is empty, any other ends with a slash."""
+    below = ["--", folder] if folder else []
+    listed = git(root, "ls-tree", "--full-tree", "--name-only", "-z", commit, *below)
+    return [name for name in listed.split("\0") if name]

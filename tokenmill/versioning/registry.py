@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tokenmill.console import say
 from tokenmill.errors import ParamsError, VersionsError, did_you_mean
 from tokenmill.storage.atomic import files_of, md5_file, sha256_directory, write_directory
 from tokenmill.storage.urls import refuse_password
 from tokenmill.versioning import git
-from tokenmill.versioning.dvc_patches import patched
-from tokenmill.versioning.dvc_repository import innermost, quiet_environment, quiet_logs, temporary_site_cache
-from tokenmill.versioning.foreign_config import refuse_harmful
+from tokenmill.versioning.dvc_repository import innermost, quiet_environment, quiet_logs
+from tokenmill.versioning.foreign_remote import root_of
+from tokenmill.versioning.output_files import output_files
+from tokenmill.versioning.recorded import Tree, artifact_path, find
 from tokenmill.versioning.remotes import remote_errors
 from tokenmill.versioning.signing import verify_directory
 
@@ -27,7 +27,6 @@ FILES = "files: sha256 "  # begins the line of a tag message with the digest of 
 SIGNATURE = "signature: "
 
 _N_NAMES_SHOWN = 5
-_ARRIVING = ".arriving"  # DVC fetches into a directory that it creates itself
 
 _VERSION = re.compile(r"v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)")
 
@@ -130,23 +129,16 @@ def find_version(repository: str, reference: Reference, folder: Path) -> Version
 
 
 def fetch_version(version: Version, directory: Path, public_key: Path | None = None) -> str | None:
-    """Fetches the files of a version through DVC into `directory`, which appears atomically. Gives the signature, if any.
+    """Fetches the files of a version by their md5 into `directory`, which appears atomically. Gives the signature, if any.
 
     The files are checked against the digests in the version's commit and tag. With `public_key` they are also checked against
     the signature, and an unsigned version is refused. Raises VersionsError, also if `directory` exists and is not empty:
     nothing is overwritten.
     """
     check_free(directory)
-    tag_lines = _tag_lines(version)
     with write_directory(directory) as partial:
-        with _opened(version) as files:
-            refuse_harmful(files.repo, version.repository, f"{version} from {version.repository}")
-            place = files.repo.artifacts.get_path(version.name)
-            expected = {"md5, by its commit": files.info(place).get("md5"), "sha256, by its tag": tag_lines.get(FILES)}
-            files.get(place, str(partial / _ARRIVING), recursive=True)
-        for path in (partial / _ARRIVING).iterdir():
-            path.rename(partial / path.name)
-        (partial / _ARRIVING).rmdir()
+        tag_lines, md5 = _fetch_files(version, partial)
+        expected = {"md5, by its commit": md5, "sha256, by its tag": tag_lines.get(FILES)}
         found = {"md5, by its commit": directory_md5(partial), "sha256, by its tag": sha256_directory(partial)}
         for name, digest in expected.items():
             if digest is not None and digest != found[name]:
@@ -217,14 +209,20 @@ def fetch_tokenizer(version: Version, directory: Path, public_key: Path | None =
         raise VersionsError(f"{version} from {version.repository} is not a tokenizer: it has no tokenizer.json.")
 
 
-def read_at(root: Path, revision: str, place: str) -> bytes | None:
-    """The content of a file tracked by DVC at a revision of the project; None if the revision lacks it."""
-    commit = git.commit_of(root, revision)
+def read_at(root: Path, revision: str, path: str) -> bytes | None:
+    """The content of a file that DVC tracks, at a revision of the project; None if the revision lacks it."""
+    commit, place = git.commit_of(root, revision), f"{path} at {revision}"
     if commit is None:
         return None
-    with _opened(Version(str(root), place, revision, commit)) as files:
-        content: bytes | None = files.read_bytes(place) if files.exists(place) else None
-    return content
+    with _told(place), tempfile.TemporaryDirectory(prefix="tokenmill-") as folder:
+        tree = Tree(root, commit, git.prefix_of(root))
+        record = find(tree, path)
+        output = None if record is None else output_files(record, tree, str(root), place)
+        file = next((one for one in output.files if not one.name), None) if output else None
+        if output is None or file is None:
+            return None
+        output.fetch_one(file, Path(folder) / "file")
+        return (Path(folder) / "file").read_bytes()
 
 
 def directory_md5(directory: Path) -> str:
@@ -234,10 +232,27 @@ def directory_md5(directory: Path) -> str:
     return hashlib.md5(listing, usedforsecurity=False).hexdigest() + ".dir"
 
 
-def _tag_lines(version: Version) -> dict[str, str]:
-    """The digest of the files and the signature in a version's tag; None for what it lacks."""
-    with tempfile.TemporaryDirectory(prefix="tokenmill-") as folder:
+def _fetch_files(version: Version, directory: Path) -> tuple[dict[str, str], str | None]:
+    """Fetches the files of a version. Gives what its tag says, see `_lines_of`, and the md5 of the folder by its commit, None if
+    that has only one of a folder above."""
+    place = f"{version} from {version.repository}"
+    with _told(place), tempfile.TemporaryDirectory(prefix="tokenmill-") as folder:
         message = git.tag_message(Path(folder), version.repository, str(version))
+        root = root_of(version.repository)
+        tree = Tree(Path(folder), version.commit, "" if root is None else git.prefix_of(root))
+        path = artifact_path(tree, version.name)
+        record = find(tree, path)
+        if record is None:
+            raise VersionsError(path, "is no output that dvc.lock or a .dvc file records.", "Take another version.")
+        output = output_files(record, tree, version.repository, place)
+        if not all(file.name for file in output.files):
+            raise VersionsError(path, "is a file; expected the folder of an artifact.", "Take another version.")
+        output.fetch(directory)
+    return _lines_of(message), None if record.below else record.md5
+
+
+def _lines_of(message: str) -> dict[str, str]:
+    """The digest of the files and the signature in the message of a version's tag, as far as it has them."""
     pairs = [
         (key, line.removeprefix(key))
         for line in message.splitlines()
@@ -269,30 +284,20 @@ def assigned_commit(tags: dict[str, str], reference: Reference) -> str | None:
 
 
 @contextmanager
-def _opened(version: Version) -> Iterator[Any]:
-    """The files of a version's commit as DVC lists them. DVC's errors become VersionsError."""
+def _told(place: str) -> Iterator[None]:
+    """DVC's and its remotes' errors become VersionsError that begin with `place`, as do those of what is recorded there."""
     quiet_environment()
-    from dvc.api import DVCFileSystem
     from dvc.exceptions import DvcException
-    from dvc.repo.open_repo import clean_repos
-    from dvc_data.index import DataIndexDirError
-    from scmrepo.exceptions import SCMError
     from voluptuous import Invalid
 
     quiet_logs()
-    with temporary_site_cache(), patched():
-        config = {"core": {"analytics": False, "check_update": False}}
-        try:
-            yield DVCFileSystem(version.repository, rev=version.commit, config=config)
-        except (DvcException, DataIndexDirError, SCMError, Invalid, *remote_errors()) as error:
-            if isinstance(error.__cause__, VersionsError):
-                raise VersionsError(f"{version} from {version.repository}: {error.__cause__}") from error
-            reason = innermost(error).rstrip(".")
-            raise VersionsError(
-                f"{version} from {version.repository}",
-                f"{reason}.",
-                "If the version was published before its data was pushed, run `dvc push` where it was built; else "
-                "check that its DVC remote can be reached from here.",
-            ) from error
-        finally:
-            clean_repos()
+    try:
+        yield
+    except VersionsError as error:
+        if error.where.startswith(place) or not error.where:
+            raise
+        raise VersionsError(*error.inside(place), code=error.code) from error
+    except (DvcException, Invalid, *remote_errors()) as error:
+        raise VersionsError(
+            place, f"{innermost(error).rstrip('.')}.", "Check that its DVC remote can be reached from here."
+        ) from error
