@@ -3,7 +3,7 @@
     PLACE/DIGEST/tokens/manifest.json    written last; a folder without it is no dataset
                  tokens/…                the files that manifest.json names
                  tables/…  tokenizer/…  quarantine/…    what `tokenmill verify` reads beside them
-                 upload.json             dvc.lock's md5 of data/tokens
+                 upload.json             dvc.lock's md5 of data/tokens, and the files that manifest.json does not name
 
 DIGEST is the first 16 digits of the manifest's own digest.
 """

@@ -75,7 +75,7 @@ def upload(root: Path, place: str) -> Uploaded:
             root / DVC_LOCK_FILE, f"names no {TOKENS_DIRECTORY}.", "Run `tokenmill build` and commit it."
         )
     beside = files_beside(data, manifest)
-    _put_facts(folder, md5)  # first, because a folder with a new file does not count as a leftover
+    _put_facts(folder, md5, beside)  # first, because a folder with a new file does not count as a leftover
     anywhere.remove_left_over(folder)
     there = anywhere.list_files(folder)
     files = [*named_files(manifest), *beside]
@@ -135,10 +135,10 @@ class _Transfer:
         return "sent"
 
 
-def _put_facts(folder: str, md5: str) -> None:
+def _put_facts(folder: str, md5: str, beside: Sequence[DatasetFile]) -> None:
     with tempfile.TemporaryDirectory(prefix="tokenmill-upload-") as scratch:
         path = Path(scratch) / UPLOAD_FILE
-        path.write_text(json.dumps({"tokens_md5": md5}) + "\n", encoding="utf-8")
+        path.write_text(json.dumps({"tokens_md5": md5, "beside": beside}) + "\n", encoding="utf-8")
         anywhere.put_file(path, f"{folder}/{UPLOAD_FILE}", sha256_file(path))
 
 
