@@ -40,6 +40,10 @@ FAILURES = (httpx.HTTPError, PrefectException, RuntimeError, AssertionError)
 AssertionError comes if PREFECT_CLIENT_MAX_RETRIES becomes 0 between two tries."""
 
 
+async def _nothing(_event: Any) -> None:
+    """Leaves an event as it is."""
+
+
 class Server:
     """The server of one build, and the state that the build shares with it.
 
@@ -123,6 +127,8 @@ class Server:
             self.say_failure()
             os.environ["PREFECT_CLIENT_MAX_RETRIES"] = "0"
             refresh_global_settings_context()
+            # Prefect asks the server what belongs to each event that waits, and waits for that on exit, one after another.
+            EventsWorker.instance().attach_related_resources_from_context = _nothing  # type: ignore[assignment,method-assign]
 
     def say_failure(self) -> None:
         """Reports once that the server fails."""
