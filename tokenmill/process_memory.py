@@ -1,7 +1,12 @@
 """The memory of a process: how much it may take, and what it gives back."""
 
 import ctypes
+import os
 import resource
+from pathlib import Path
+
+_STATM = Path("/proc/self/statm")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def limit_memory(bytes_max: int) -> None:
@@ -11,6 +16,16 @@ def limit_memory(bytes_max: int) -> None:
     most = bytes_max if hard == resource.RLIM_INFINITY else min(bytes_max, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def resident_bytes() -> int:
+    """The memory that this process has now, in bytes, without pages of files, which the system may take back; 0 where /proc lacks
+    it."""
+    try:
+        _size, resident, of_files, *_ = map(int, _STATM.read_bytes().split())
+    except OSError:
+        return 0
+    return (resident - of_files) * _PAGE_BYTES
 
 
 def give_memory_back() -> None:

@@ -18,8 +18,7 @@ from tests.conftest import REPOSITORY, Project, make_project
 from tokenmill.config.load_params import load_params
 from tokenmill.config.source_params import _OF_THE_INDEX
 from tokenmill.config.sources import DocumentSource
-from tokenmill.corpus.kept_values import VALUE_BYTES_MAX
-from tokenmill.corpus.limits import UNBOUNDED
+from tokenmill.corpus.limits import UNBOUNDED, VALUE_BYTES_MAX
 from tokenmill.corpus.reader import read_batches
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.corpus.units import Piece, Unit

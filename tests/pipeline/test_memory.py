@@ -5,6 +5,7 @@ import os
 import sys
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ def test_worker_processes_share_the_memory_and_those_elsewhere_have_it_each() ->
     assert divide(run_options(4096, "dask", 2)).share_mb == (4096 - 384 - 2 * 256) // 2
     assert divide(run_options(4096, "ray", 2, "10.0.0.1:6379")).share_mb == (4096 - 384) // 2
     elsewhere = divide(run_options(4096, "ray", None, "10.0.0.1:6379"))
+    assert elsewhere.process_bytes_max == 1.2 * 4096 * MB
+    assert divide(run_options(4096, "dask", 2)).process_bytes_max == 1.2 * (4096 - 384) / 2 * MB
     assert (elsewhere.workers, elsewhere.own_threads) == (1, len(os.sched_getaffinity(0)))
 
 
@@ -51,7 +54,8 @@ def test_memory_is_divided_among_as_many_workers_as_it_is_enough_for() -> None:
     assert divide(run_options(4096, "threads", 64)).workers == (4096 - 384) // 160
     least = divide(run_options(416, "inline", 8))
     assert (least.workers, least.share_mb, least.kept_mb) == (1, 160, 40)
-    assert least.limits == Limits(document_bytes_max=BATCH_BYTES, block_bytes_max=160 * MB // 12)
+    limits = Limits(BATCH_BYTES, block_bytes_max=160 * MB // 12, held_bytes_max=20 * MB)
+    assert replace(least.limits, process_bytes_max=None) == limits
     assert divide(run_options(4096, "threads", 2), reads_objects=True).share_mb == (4096 - 384) // 2 - 24
     with pytest.raises(ParamsError, match="found 415; allowed: 416 or more"):
         divide(run_options(415, "inline", 1))

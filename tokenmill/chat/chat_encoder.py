@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple, get_args
 
 import msgspec
@@ -99,31 +99,50 @@ class ChatEncoder:
             return iter([batch])
         return samples_of(batch, self._mask, self._settings.train_key, self._settings.train_next)
 
-    def ask(self, conversations: pa.LargeStringArray) -> isolated.Request:
+    def ask(self, conversations: pa.LargeStringArray, bytes_max: int | None = None) -> isolated.Request:
         """Lets a process render conversations or their samples, given as canonical JSON, for `encode`. With `turns: pair`, each is
-        a pair. Raises ChatError, with the pair's number, for one that is no pair."""
-        return isolated.Request(self._way, sides_of(conversations) if self._settings.turns == "pair" else conversations)
+        a pair. `bytes_max`: the most bytes that the template may make of one; None: no limit. Raises ChatError, with the pair's
+        number, for one that is no pair."""
+        if self._settings.turns == "pair":
+            return isolated.Request(self._way, sides_of(conversations), 2, bytes_max)
+        return isolated.Request(self._way, conversations, 1, bytes_max)
 
-    def encode(self, request: isolated.Request) -> EncodedChat:
-        """Encodes what was asked for, in the calling thread. The ids, mask and text of a pair are those of the conversation with
-        the chosen answer, and behind them those with the rejected one.
+    def encode(self, request: isolated.Request) -> Iterator[EncodedChat]:
+        """Encodes what was asked for, in the calling thread: usually all at once, and less at a time where the template makes very
+        much of it. The ids, mask and text of a pair are those of the conversation with the chosen answer, and behind them those
+        with the rejected one.
 
         Raises ChatError, with the conversation's number, if the template refuses it, it is not canonical JSON, a character has no
         token, or its mask cannot be determined.
         """
-        if self._settings.turns != "pair":
-            return self._encoded(request.renderings())
+        n_before = 0
+        for found in self._sides(request):
+            if self._settings.turns == "pair":
+                with _numbered_from(n_before):
+                    mask = answers_of(found.input_ids, found.loss_mask)
+                found = EncodedChat(joined(found.input_ids), joined(mask), joined_texts(found.texts), found.counts)
+            n_before += len(found.texts)
+            yield found
+
+    def _sides(self, request: isolated.Request) -> Iterator[EncodedChat]:
+        """What was asked for, encoded; of pairs each side by itself."""
+        n_before = 0
         try:
-            found = self._encoded(request.renderings())
+            for renderings in request.parts():
+                with _numbered_from(n_before):
+                    found = self._encoded(renderings)
+                n_before += len(renderings)
+                del renderings
+                yield found
         except ChatError as error:
-            raise of_side(error) from None
-        mask = answers_of(found.input_ids, found.loss_mask)
-        return EncodedChat(joined(found.input_ids), joined(mask), joined_texts(found.texts), found.counts)
+            raise (of_side(error) if self._settings.turns == "pair" else error) from None
 
     def encode_batch(self, conversations: pa.LargeStringArray) -> EncodedChat:
-        """Renders and encodes conversations, as `ask` and `encode` do."""
+        """Renders and encodes conversations, as `ask` and `encode` do, all at once."""
         with closing(self.ask(conversations)) as request:
-            return self.encode(request)
+            found = list(self.encode(request))
+        input_ids, loss_mask, texts = (pa.concat_arrays(some) for some in list(zip(*found, strict=True))[:3])
+        return EncodedChat(input_ids, loss_mask, texts, added(one.counts for one in found))
 
     def answer_parts(self, conversations: pa.LargeStringArray) -> list[list[AnswerPart | None]]:
         """Gives the part of an answer that each id of `encode_batch` is, for people to see. It is None for other ids, and for all
@@ -131,7 +150,7 @@ class ChatEncoder:
         is_pair = self._settings.turns == "pair"
         shown = isolated.Request(self._way_shown, sides_of(conversations) if is_pair else conversations)
         with closing(shown):
-            renderings = shown.renderings()
+            renderings = list(chain.from_iterable(shown.parts()))
         names = get_args(AnswerPart)
         of_parts = [
             self._encoder.encode([_as_marked(one._replace(parts=[]), {*names} - {name}) for one in renderings])
@@ -161,6 +180,16 @@ class ChatEncoder:
             pa.array([one.text for one in renderings], pa.large_string()),
             added(one.counts for one in renderings),
         )
+
+
+@contextmanager
+def _numbered_from(n_before: int) -> Iterator[None]:
+    """Adds the number of conversations before those of the block to the number in its errors."""
+    try:
+        yield
+    except ChatError as error:
+        error.index += n_before
+        raise
 
 
 @lru_cache(maxsize=4)

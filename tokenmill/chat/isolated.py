@@ -13,10 +13,10 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -33,6 +33,8 @@ SECONDS_MAX = 60
 """The CPU time limit for one conversation."""
 _LOOK_S = 0.1  # the interval of checks for a reason to stop, while waiting for renderings
 _BUFFER_BYTES = 1 << 20
+PART_BYTES = 8 << 20
+"""The most bytes of several renderings that are held at once."""
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """numpy's OpenBLAS starts a thread for each processor and takes 41 MB for it: with 24 processors, all memory of the process."""
 
@@ -45,6 +47,9 @@ class _RenderingHead(NamedTuple):
     n_text: int
     n_guarded: int | None
 
+
+_Answered = tuple[list[Rendering], str | None]
+"""Renderings, and why there is none behind them."""
 
 _decoder = msgspec.json.Decoder(_RenderingHead | str)
 
@@ -70,8 +75,9 @@ class _Process:
             self._requests.write(request)
             self._requests.flush()
 
-    def answer(self) -> Rendering | str:
-        """Reads the next rendering, or the reason why there is none. Raises EOFError if the process has ended."""
+    def answer(self, bytes_max: int | None) -> Rendering | str:
+        """Reads the next rendering, of at most `bytes_max`, or the reason why there is none. Raises EOFError if the process has
+        ended."""
         line = self._answers.readline()
         if not line:
             raise EOFError
@@ -79,6 +85,12 @@ class _Process:
         if isinstance(answer, str):
             return answer
         n = answer.n_text + (answer.n_guarded or 0)
+        if bytes_max is not None and answer.n_text > bytes_max:
+            self.end()
+            return (
+                f"the chat template makes {answer.n_text:,} bytes of it, and run.memory_mb_max leaves {bytes_max:,} to a worker "
+                "for one. Look for a loop in the template, raise run.memory_mb_max, lower run.workers, or cut the conversation."
+            )
         texts = self._answers.read(n)
         if len(texts) < n:
             raise EOFError
@@ -128,29 +140,43 @@ def start() -> None:
 class Request:
     """Conversations that a process renders while the caller does something else. Call `close` at the end."""
 
-    def __init__(self, way: bytes, conversations: pa.LargeStringArray) -> None:
-        """Sends conversations, given as canonical JSON. `way`: the JSON of a `Way`."""
+    def __init__(
+        self, way: bytes, conversations: pa.LargeStringArray, n_together: int = 1, bytes_max: int | None = None
+    ) -> None:
+        """Sends conversations, given as canonical JSON. `way`: the JSON of a `Way`. `n_together`: how many belong together.
+        `bytes_max`: the most bytes of a rendering; None: no limit."""
         texts = [text.encode() for text in conversations.to_pylist()]
+        self._n_left, self._of_each = len(texts), (n_together, bytes_max)
         self._process: _Process | None = _idle_or_new()
-        executor = ThreadPoolExecutor(1, thread_name_prefix="render")
-        self._answers = executor.submit(_exchange, self._process, way, texts)
-        executor.shutdown(wait=False)
+        request = b"%b\n%b\n%b" % (way, msgspec.json.encode(list(map(len, texts))), b"".join(texts))
+        self._answers = _in_thread(_exchange, self._process, request, self._n_left, *self._of_each)
 
-    def wait(self) -> None:
-        """Waits for the last rendering. Raises UnitTimeoutError at the thread's deadline, and KeyboardInterrupt."""
+    def wait(self) -> bool:
+        """Waits until all is rendered, or as much as is held at once. Gives whether the process is done. Raises UnitTimeoutError at
+        the thread's deadline, and KeyboardInterrupt."""
         while not wait([self._answers], _LOOK_S).done:
             _core.look()
         if self._process is not None and self._answers.exception() is None:
-            _idle.append(self._process)
-            self._process = None
+            found, error = self._answers.result()
+            if error is not None or len(found) == self._n_left:
+                _idle.append(self._process)
+                self._process = None
+        return self._process is None
 
-    def renderings(self) -> list[Rendering]:
-        """The renderings. Raises ChatError for a conversation that cannot be rendered within the limits, and what `wait` raises."""
-        self.wait()
-        found, error = self._answers.result()
-        if error is not None:
-            raise ChatError(len(found), error)
-        return found
+    def parts(self) -> Iterator[list[Rendering]]:
+        """The renderings, as many at a time as are held at once. Raises ChatError for a conversation that cannot be rendered within
+        the limits, and what `wait` raises."""
+        n_before = 0
+        while True:
+            self.wait()
+            found, error = self._answers.result()
+            if error is not None:
+                raise ChatError(n_before + len(found), error)
+            yield found
+            n_before, self._n_left = n_before + len(found), self._n_left - len(found)
+            if self._process is None:
+                return
+            self._answers = _in_thread(_exchange, self._process, b"", self._n_left, *self._of_each)
 
     def close(self) -> None:
         """Ends the process, unless it has rendered all."""
@@ -158,20 +184,31 @@ class Request:
             self._process.process.kill()
             wait([self._answers])
             self._process.end()
+            self._process = None
 
 
-def _exchange(process: _Process, way: bytes, texts: list[bytes]) -> tuple[list[Rendering], str | None]:
-    """The renderings of conversations, and why there is none of the next one; None behind the last."""
+def _in_thread(call: Callable[..., _Answered], *arguments: Any) -> Future[_Answered]:
+    executor = ThreadPoolExecutor(1, thread_name_prefix="render")
+    submitted = executor.submit(call, *arguments)
+    executor.shutdown(wait=False)
+    return submitted
+
+
+def _exchange(process: _Process, request: bytes, n_left: int, n_together: int, bytes_max: int | None) -> _Answered:
+    """The renderings of the next conversations, as many as are held at once, and why there is none of the one behind them; None if
+    there is one, or if there is none left."""
     found: list[Rendering] = []
-    process.ask(b"%b\n%b\n%b" % (way, msgspec.json.encode(list(map(len, texts))), b"".join(texts)))
-    while len(found) < len(texts):
+    n_bytes = 0
+    process.ask(request)
+    while len(found) < n_left and (n_bytes < PART_BYTES or len(found) % n_together):
         try:
-            answer = process.answer()
+            answer = process.answer(bytes_max)
         except EOFError:
             return found, _why_ended(process.end())
         if isinstance(answer, str):
             return found, answer
         found.append(answer)
+        n_bytes += len(answer.text)
     return found, None
 
 

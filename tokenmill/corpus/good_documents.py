@@ -31,6 +31,7 @@ from tokenmill.errors import CorpusError, DamagedError, PassingError, UnitTimeou
 from tokenmill.process_memory import give_memory_back
 
 _JOINED_BYTES = 1 << 20  # of text in batches that are put together
+_ROW_BYTES = 256  # of a document that was left out, without its bytes and its id
 _BYTES_TO_GIVE_BACK = 64_000_000  # of text that has been read
 
 
@@ -111,6 +112,7 @@ class GoodDocuments:
         self._find = find
         self._reading = reading or unit.source.reading
         self._n_bytes = 0  # of text since memory was given back
+        self._n_held = 0  # of bytes of what was left out
 
     def __iter__(self) -> Iterator[Batch]:
         source, reading, together = self._source, self._reading, _Together(self.unit)
@@ -197,10 +199,17 @@ class GoodDocuments:
         found = find(piece.shard.name, row, texts, ids)
         if not found:
             return texts
+        self._hold(sum(_ROW_BYTES + len(one.id or "") for one in found), f"{piece.shard.name}, row {found[-1].row}")
         self.dropped += (one.moved(-piece.first_row, i) for one in found)
         return without(texts, [one.row - row for one in found])
 
+    def _hold(self, n_bytes: int, where: str) -> None:
+        """Counts what is held to the end of the unit. Raises CorpusError if it is too much."""
+        self._n_held += n_bytes
+        self._limits.check_held(self._n_held, where)
+
     def _leave(self, i: int, piece: Piece, bad: BadDocument) -> None:
+        self._hold(_ROW_BYTES + len(bad.raw or b"") + len(bad.reason), f"{piece.shard.name}, {bad.place}")
         self.left.append(bad.moved(-piece.first_row, -piece.first_line, i))
 
 

@@ -6,9 +6,7 @@ from typing import Any
 import msgspec
 
 from tokenmill.corpus.conversations import CanonicalConversation, ConversationError, Maker
-
-VALUE_BYTES_MAX = 1 << 16
-"""The largest text that the document index keeps."""
+from tokenmill.corpus.limits import VALUE_BYTES_MAX
 
 Value = str | int | float | bool | None
 

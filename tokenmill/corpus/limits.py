@@ -8,25 +8,36 @@ from typing import Any
 from tokenmill.corpus.shard_files import open_raw
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError
+from tokenmill.process_memory import give_memory_back, resident_bytes
 
 HELD_OF_A_BLOCK = 3  # a block is held compressed, decompressed, and as an array
 BATCH_BYTES = 4 << 20  # text per batch; the dataset's row groups depend on it
+VALUE_BYTES_MAX = 1 << 16
+"""The largest text beside a document's own: an id, a group, a value that the document index keeps."""
 SMALLER_BATCHES = "write the file in smaller record batches"
 
 
 @dataclass(frozen=True)
 class Limits:
     """`document_bytes_max`: for a document, or a line of a .jsonl file. `block_bytes_max`: for a page of a .parquet file, or a
-    record batch of an .arrow file. None: no limit. `batch_bytes`: the most text of a batch of several documents."""
+    record batch of an .arrow file. `batch_bytes`: the most text of a batch of several documents. `held_bytes_max`: for the bad and
+    dropped documents of a unit, which are held to its end. `process_bytes_max`: for the whole process. None: no limit."""
 
     document_bytes_max: int | None
     block_bytes_max: int | None
     batch_bytes: int = BATCH_BYTES
+    held_bytes_max: int | None = None
+    process_bytes_max: int | None = None
 
     @property
     def window_bytes_max(self) -> int | None:
         """For the window of a decompressor, which is held once and not, like a block, HELD_OF_A_BLOCK times."""
         return None if self.block_bytes_max is None else self.block_bytes_max * HELD_OF_A_BLOCK
+
+    @property
+    def rendering_bytes_max(self) -> int | None:
+        """For what a chat template makes of a conversation, which may be longer than its JSON."""
+        return None if self.document_bytes_max is None else 2 * self.document_bytes_max
 
     def check_document(self, n_bytes: int, where: str) -> None:
         """Raises CorpusError if a document, or a part of one, with this many bytes is too long."""
@@ -36,6 +47,37 @@ class Limits:
                 f"the document is longer than {self.document_bytes_max:,} bytes, the most that run.memory_mb_max "
                 "leaves to a worker for one.",
                 "Raise run.memory_mb_max, lower run.workers, or cut the document.",
+                code="TM206",
+            )
+
+    @property
+    def encoding_bytes_max(self) -> int | None:
+        """For the memory of a library that encodes a document."""
+        return None if self.held_bytes_max is None else 4 * self.held_bytes_max
+
+    def check_held(self, n_bytes: int, where: str) -> None:
+        """Raises CorpusError if the documents that a unit left out take this many bytes, which is too much."""
+        if self.held_bytes_max is not None and n_bytes > self.held_bytes_max:
+            raise CorpusError(
+                where,
+                f"the documents that were left out up to here take more than {self.held_bytes_max:,} bytes, the most "
+                "that run.memory_mb_max leaves to a worker for those of a unit.",
+                "Correct the documents, raise run.memory_mb_max, or lower run.workers.",
+                code="TM206",
+            )
+
+    def check_process(self, where: str) -> None:
+        """Raises CorpusError if this process has become too large, after it has given back what it does not use."""
+        if self.process_bytes_max is None or resident_bytes() <= self.process_bytes_max:
+            return
+        give_memory_back()
+        if (n_bytes := resident_bytes()) > self.process_bytes_max:
+            raise CorpusError(
+                where,
+                f"the build takes {n_bytes / 1e6:,.0f} MB here; run.memory_mb_max leaves {self.process_bytes_max / 1e6:,.0f} "
+                "MB to this process.",
+                "Look for values in these documents that are far longer than usual, raise run.memory_mb_max, or lower "
+                "run.workers.",
                 code="TM206",
             )
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tokenmill.config.sources import Reading
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError, whom
 from tokenmill.corpus.formats import Columns, read_columns
-from tokenmill.corpus.limits import UNBOUNDED, Limits
+from tokenmill.corpus.limits import BATCH_BYTES, UNBOUNDED, VALUE_BYTES_MAX, Limits
 from tokenmill.corpus.line_faults import Fault
 from tokenmill.corpus.shard_files import held, open_shard
 from tokenmill.corpus.shards import Shard, ShardRange, find_shards
@@ -25,6 +25,8 @@ from tokenmill.storage.pointers import POINTER_BYTES_MAX, refuse_pointer
 __all__ = ["BadDocument", "Batch", "Shard", "ShardRange", "find_shards", "read_batches"]
 
 _BATCH_ROWS_MAX = 1 << 18  # bounds batches of empty documents, which still need offsets and ids
+_ID_BYTES_MAX = 4 * BATCH_BYTES  # the most bytes of the ids of a batch
+TOO_LONG = "expected at most"  # says of an id that it is too long
 _TOO_LARGE_A_WINDOW = "Frame requires too much memory"  # zstd's error
 _NOT_COMPRESSED = ("incorrect header check", "Unknown frame descriptor")  # errors of zlib and zstd
 
@@ -142,7 +144,7 @@ def read_batches(
                     refuse_pointer(shard.name, file)
             first_row, n_bytes = (part.first_row, part.n_bytes) if part else (0, shard.n_bytes)
             columns = read_columns(opened, reading, part, on_bad is not None, limits)
-            numbered = _numbered(shard, reading, columns, first_row, on_bad, drop)
+            numbered = _numbered(shard, reading, columns, first_row, on_bad, limits, drop)
             yield from _in_batches(numbered, n_bytes, limits, shard.name)
     except OSError as error:
         if error.errno is not None:
@@ -183,11 +185,18 @@ def _refuse_equal_columns(shard: Shard, reading: Reading) -> None:
 
 
 def _numbered(
-    shard: Shard, reading: Reading, found: Iterable[Columns], row: int, on_bad: OnBad | None, drop: Drop | None
+    shard: Shard,
+    reading: Reading,
+    found: Iterable[Columns],
+    row: int,
+    on_bad: OnBad | None,
+    limits: Limits,
+    drop: Drop | None,
 ) -> Iterator[Batch]:
     """The documents with their rows, with null for each that is left out. `file_bytes` is how many bytes were read up to there.
     `row`: the row of the first document."""
     for one in found:
+        limits.check_process(f"{shard.name}, row {row}")
         texts, ids, position, bad, messages = _checked(shard, reading, one, row, on_bad is not None)
         for each in bad:
             if on_bad is None:
@@ -211,17 +220,17 @@ def _refused(shard: Shard, row: int, bad: BadDocument) -> CorpusError:
 
 
 def _checked(shard: Shard, reading: Reading, found: Columns, row: int, may_be_bad: bool) -> Columns:
-    """The documents as large_string, with null for each bad one: null, not UTF-8, or with such an id. Raises CorpusError for the
-    first bad one unless `may_be_bad`. `row`: the row of the first document."""
-    if shard.kind.format in ("jsonl", "json"):  # their readers have checked them
-        return found
-    texts, faults = found.texts, dict[int, Fault]()
-    if found.messages is None:
-        texts, faults = _strings(shard, reading.text_column, found.texts)
-    ids, id_faults = found.ids, dict[int, Fault]()
+    """The documents as large_string, with null for each bad one: null, not UTF-8, or with such an id, or one that is too long.
+    Raises CorpusError for the first bad one unless `may_be_bad`. `row`: the row of the first document."""
+    texts, ids, faults = found.texts, found.ids, dict[int, Fault]()
+    if shard.kind.format not in ("jsonl", "json"):  # their readers have checked them
+        if found.messages is None:
+            texts, faults = _strings(shard, reading.text_column, texts)
+        if reading.id_column is not None:
+            ids, id_faults = _strings(shard, reading.id_column, ids)
+            faults = id_faults | faults  # if both are bad, the reason is the text's
     if reading.id_column is not None:
-        ids, id_faults = _strings(shard, reading.id_column, found.ids)
-    faults = id_faults | faults  # if both are bad, the reason is the text's
+        faults = _too_long(reading.id_column, ids) | faults
     if not faults:
         return found._replace(texts=texts, ids=ids)
     if not may_be_bad:
@@ -234,7 +243,22 @@ def _checked(shard: Shard, reading: Reading, found: Columns, row: int, may_be_ba
     bad = [known.get(i) or BadDocument(i, None, faults[i].words, raw[i].as_py()) for i in sorted({*known, *faults})]
     is_good = pa.array([i not in faults for i in range(len(texts))])
     messages = None if found.messages is None else pc.if_else(is_good, found.messages, None)
+    ids = None if ids is None else pc.if_else(is_good, ids, None)
     return Columns(pc.if_else(is_good, texts, None), ids, found.position, bad, messages)
+
+
+def _too_long(column: str, ids: pa.LargeStringArray) -> dict[int, Fault]:
+    """What is wrong with ids that are too long, by index."""
+    if ids.nbytes <= VALUE_BYTES_MAX:
+        return {}
+    lengths = pc.fill_null(pc.binary_length(ids), 0).to_numpy()
+    return {
+        int(i): Fault(
+            f"column {column!r}: {TOO_LONG} {VALUE_BYTES_MAX:,} bytes; found {lengths[i]:,}",
+            "Shorten it, or delete the row.",
+        )
+        for i in np.flatnonzero(lengths > VALUE_BYTES_MAX)
+    }
 
 
 def _strings(shard: Shard, column: str, array: pa.Array) -> tuple[pa.LargeStringArray, dict[int, Fault]]:
@@ -273,22 +297,25 @@ def _first_wrong_byte(text: bytes) -> int | None:
 def _in_batches(found: Iterable[Batch], n_bytes: int, limits: Limits, name: str) -> Iterator[Batch]:
     """Cuts and joins what was found so that batches depend only on the documents, not on the file's blocks."""
     held: list[Batch] = []
-    held_rows = held_bytes = position_before = 0
+    held_rows = held_bytes = held_id_bytes = position_before = 0
     for one in found:
         offsets = _offsets(one.digested)
+        id_offsets = np.zeros(len(one.texts) + 1, np.int64) if one.ids is None else _offsets(one.ids)
         start = 0
         while start < len(one.texts):
             bytes_end = bisect_right(offsets, offsets[start] + limits.batch_bytes - held_bytes) - 1
-            end = min(bytes_end, start + _BATCH_ROWS_MAX - held_rows)
+            ids_end = bisect_right(id_offsets, id_offsets[start] + _ID_BYTES_MAX - held_id_bytes) - 1
+            end = min(bytes_end, ids_end, start + _BATCH_ROWS_MAX - held_rows)
             if end <= start and held:
                 yield _join(held, one.file_bytes - position_before)
-                held, held_rows, held_bytes, position_before = [], 0, 0, one.file_bytes
+                held, held_rows, held_bytes, held_id_bytes, position_before = [], 0, 0, 0, one.file_bytes
                 continue
             if end <= start:
                 limits.check_document(offsets[start + 1] - offsets[start], f"{name}, row {one.first_row + start}")
                 end = start + 1
             held.append(one.slice(start, end - start))
             held_rows, held_bytes = held_rows + end - start, held_bytes + offsets[end] - offsets[start]
+            held_id_bytes += id_offsets[end] - id_offsets[start]
             start = end
     if held:
         yield _join(held, n_bytes - position_before)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from tokenmill.config.sources import Reading
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
 from tokenmill.corpus.limits import Limits
-from tokenmill.corpus.reader import Batch, read_batches
+from tokenmill.corpus.reader import TOO_LONG, Batch, read_batches
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import CorpusError
 
@@ -74,7 +74,8 @@ class Beside:
         """Raises CorpusError at once for a bad document whose value is needed; leaves other bad ones out."""
         at = int(np.searchsorted(self._wanted, bad.row or 0))
         if at < len(self._wanted) and self._wanted[at] == bad.row:
-            raise self._missing(int(self._wanted[at]), self._expected or bad.reason)
+            is_there = not self._expected or TOO_LONG in bad.reason
+            raise self._missing(int(self._wanted[at]), bad.reason if is_there else self._expected)
 
     def _missing(self, row: int, what: str) -> CorpusError:
         name = self._unit.pieces[self._piece].shard.name

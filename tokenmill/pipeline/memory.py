@@ -8,6 +8,7 @@ from pathlib import Path
 from tokenmill.config.params import RunOptions
 from tokenmill.corpus.limits import BATCH_BYTES, HELD_OF_A_BLOCK, Limits
 from tokenmill.errors import ParamsError
+from tokenmill.process_memory import resident_bytes
 
 # Measured, in MB: Python, DVC and the libraries of all stages take 200; with Prefect, 330.
 _BASE_MB = {"inline": 256, "threads": 384, "dask": 384, "ray": 384}
@@ -19,6 +20,7 @@ _SHARE_MB_MIN = 160
 # A conversation takes up to 37 if it has the text of a special token and a character outside the Basic Multilingual Plane (20 MB
 # measured): Python then holds its JSON, its strings, and both renderings with 4 bytes a character.
 _HELD_FOR_A_BYTE = 28
+_OVER = 1.2  # how much larger than planned a process may become before its unit is stopped
 
 _PROCESS = Path("/proc/self")
 _RESET_PEAK = "5"  # proc(5), clear_refs
@@ -29,7 +31,8 @@ class Memory:
     """The division of `run.memory_mb_max`: `base_mb` for Prefect, DVC and the libraries, and `share_mb` for each of `workers`.
 
     A quarter of a share (in millions of bytes) is for what a worker keeps: tables of counts or an encoder's cache. A quarter is for
-    blocks that a file format forces it to read at once. Half is for the documents that it works on.
+    blocks that a file format forces it to read at once. Half is for the documents that it works on, of which a quarter for those
+    that are left out of the unit. `process_bytes_max`: where a process with workers stops its unit.
     """
 
     mb_max: int
@@ -37,6 +40,7 @@ class Memory:
     workers: int
     is_elsewhere: bool = False
     """Whether the workers are in a cluster elsewhere; `workers` is then the number of units of one task."""
+    process_bytes_max: int | None = None
 
     @property
     def share_mb(self) -> int:
@@ -59,6 +63,8 @@ class Memory:
         return Limits(
             document_bytes_max=max(BATCH_BYTES, int(self.share_mb * 1e6 / 2 / _HELD_FOR_A_BYTE)),
             block_bytes_max=int(self.share_mb * 1e6 / 4 / HELD_OF_A_BLOCK),
+            held_bytes_max=int(self.share_mb * 1e6 / 8),
+            process_bytes_max=self.process_bytes_max,
         )
 
 
@@ -94,7 +100,13 @@ def divide(run: RunOptions, reads_objects: bool = False) -> Memory:
         )
     workers = min(asked_workers(run), (mb_max - base_mb) // (worker_mb + _SHARE_MB_MIN))
     is_elsewhere = run.engine in ("dask", "ray") and run.address is not None
-    return Memory(mb_max, base_mb + workers * worker_mb, workers, is_elsewhere)
+    if is_elsewhere:
+        process_mb = float(mb_max)
+    elif n_own:
+        process_mb = (mb_max - base_mb) / workers
+    else:  # a process that had taken more before the build began has a program of its own around it
+        process_mb = mb_max + max(0.0, resident_bytes() / 1e6 - base_mb)
+    return Memory(mb_max, base_mb + workers * worker_mb, workers, is_elsewhere, int(_OVER * process_mb * 1e6))
 
 
 def release_unused() -> None:

@@ -232,7 +232,7 @@ def _encode(
         folder = Path(mkdtemp(dir=scratch))
         shard = some[0].excerpt.shard
         unit = Unit(stratum.name, stratum.name, (Piece(shard, None, UNREAD),))
-        files = UnitFiles(unit, encoder, folder)
+        files = UnitFiles(unit, encoder, folder, project.memory.limits)
         start_s = time.perf_counter()
         with ExitStack() as stack:
             files.open(stack, None, None)

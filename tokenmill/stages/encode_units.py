@@ -29,7 +29,7 @@ from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens_digest import TokensDigest
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts
-from tokenmill.errors import ChatError, SpecialTokenError
+from tokenmill.errors import ChatError, CorpusError, SpecialTokenError
 from tokenmill.formats.parquet import write_tokens
 from tokenmill.formats.tokens import id_type, rows, schema
 from tokenmill.pipeline.code_digest import code_digest
@@ -77,7 +77,7 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
         piece_documents = np.zeros(len(self.unit.pieces), np.int64)
         with ExitStack() as kept:
             folders = [folder, *(kept.enter_context(self.store.new(key)) for key, _ in further)]
-            outputs = [UnitFiles(self.unit, one, its) for one, its in zip(encoders, folders, strict=True)]
+            outputs = [UnitFiles(self.unit, one, its, self.limits) for one, its in zip(encoders, folders, strict=True)]
             with ExitStack() as stack:
                 for output in outputs:
                     output.open(stack, self._group_keys(), kept_of(self.unit, self.limits))
@@ -117,10 +117,11 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
                 for some in samples:
                     assert some.messages is not None
                     before = held
-                    if before is not None and before.request is not None:
-                        before.request.wait()  # so that one process renders all of a unit
+                    if before is not None and before.request is not None and not before.request.wait():
+                        yield before  # its process has more to render, and is asked for these afterwards
+                        before = None
                     with self._naming(some):
-                        held = _Asked(some, chat.ask(some.messages))
+                        held = _Asked(some, chat.ask(some.messages, self.limits.rendering_bytes_max))
                     if before is not None:
                         yield before
             if held is not None:
@@ -155,8 +156,9 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
 class UnitFiles:
     """The files of one unit under one encoder, while they are written."""
 
-    def __init__(self, unit: Unit, encoder: Encoder, folder: Path) -> None:
+    def __init__(self, unit: Unit, encoder: Encoder, folder: Path, limits: Limits) -> None:
         self.encoder: Encoder = encoder
+        self._limits = limits
         self._unit, self._folder = unit, folder
         has_names, has_mask = unit.source.id_column is not None, encoder.chat is not None
         self.n_tokens: int = 0
@@ -181,7 +183,11 @@ class UnitFiles:
     def add(self, batch: Batch, request: Request | None = None) -> int:
         """Encodes a batch of documents or samples, and gives the number of tokens. `request`: what `ChatEncoder.ask` gave for it;
         None: nobody has asked. Raises SpecialTokenError, ChatError."""
-        batch, input_ids, loss_mask = self._encoded(batch, request)
+        return sum(self._add_part(*part) for part in self._encoded(batch, request))
+
+    def _add_part(self, batch: Batch, input_ids: pa.LargeListArray, loss_mask: pa.LargeListArray | None) -> int:
+        """Adds what is encoded, and gives the number of tokens."""
+        self._limits.check_process(self._place(batch, 0))
         self._counts.add(input_ids.values)
         n_tokens = len(input_ids.values)
         self._piece_rows += batch.n_by_piece(len(self._piece_rows))
@@ -198,18 +204,46 @@ class UnitFiles:
 
     def _encoded(
         self, batch: Batch, request: Request | None
-    ) -> tuple[Batch, pa.LargeListArray, pa.LargeListArray | None]:
-        """The batch with the texts that were encoded, their ids, and the loss masks of conversations."""
+    ) -> Iterator[tuple[Batch, pa.LargeListArray, pa.LargeListArray | None]]:
+        """The documents of the batch, usually all at once, with the texts that were encoded, their ids, and the loss masks of
+        conversations."""
         encoder = self.encoder
+        self._check_memory(batch)
         if encoder.chat is None:
             ids = encoder.tokenizer.encode_batch(
                 batch.texts, threads=1, begin_id=encoder.begin_id, end_id=encoder.end_id, special=self._special
             )
-            return batch, ids, None
+            yield batch, ids, None
+            return
         assert batch.messages is not None
-        found = encoder.chat.encode_batch(batch.messages) if request is None else encoder.chat.encode(request)
-        self.answers = added([self.answers or AnswerCounts(), found.counts])
-        return replace(batch, texts=found.texts), found.input_ids, found.loss_mask
+        start = 0
+        with closing(request or encoder.chat.ask(batch.messages, self._limits.rendering_bytes_max)) as asked:
+            for found in encoder.chat.encode(asked):
+                self.answers = added([self.answers or AnswerCounts(), found.counts])
+                part = batch.slice(start, len(found.texts))
+                start += len(found.texts)
+                yield replace(part, texts=found.texts), found.input_ids, found.loss_mask
+
+    def _check_memory(self, batch: Batch) -> None:
+        """Raises CorpusError for a document for which the engine `tokenizers` would take too much memory."""
+        most, tokenizer = self._limits.encoding_bytes_max, self.encoder.tokenizer
+        if most is None or tokenizer.engine == "core":
+            return
+        for i, text in enumerate(batch.digested):
+            if (n_bytes := tokenizer.memory_bytes(text.as_py(), most)) > most:
+                raise CorpusError(
+                    self._place(batch, i),
+                    f"to encode this document the tokenizers library takes about {n_bytes / 1e6:,.0f} MB of memory; "
+                    f"run.memory_mb_max leaves {most / 1e6:,.0f} MB to a worker for one.",
+                    "Raise run.memory_mb_max, lower run.workers, or cut the document.",
+                    code="TM206",
+                )
+
+    def _place(self, batch: Batch, i: int) -> str:
+        """Names a document of a batch; none for one without documents."""
+        if not len(batch.texts):
+            return ""
+        return f"{self._unit.pieces[batch.piece(i)].shard.name}, row {batch.rows()[i].as_py()}"
 
     def finish(self, documents: GoodDocuments, piece_documents: list[int]) -> EncodeFacts:
         """Writes the token counts, the quarantine and the dropped documents, which are complete after the last batch, and gives the

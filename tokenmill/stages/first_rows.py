@@ -119,10 +119,11 @@ def first_rows(shards: Sequence[Shard], source: Source, wanted: Requirements) ->
 
 def _smaller(limits: Limits) -> Limits:
     """The limits, lowered to what a quick look may cost."""
-    return Limits(
-        min(limits.document_bytes_max or _DOCUMENT_BYTES_MAX, _DOCUMENT_BYTES_MAX),
-        min(limits.block_bytes_max or _BLOCK_BYTES_MAX, _BLOCK_BYTES_MAX),
-        _BATCH_BYTES,
+    return replace(
+        limits,
+        document_bytes_max=min(limits.document_bytes_max or _DOCUMENT_BYTES_MAX, _DOCUMENT_BYTES_MAX),
+        block_bytes_max=min(limits.block_bytes_max or _BLOCK_BYTES_MAX, _BLOCK_BYTES_MAX),
+        batch_bytes=_BATCH_BYTES,
     )
 
 

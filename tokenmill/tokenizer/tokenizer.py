@@ -219,6 +219,12 @@ class Tokenizer:
                 "", f"the text has a lone surrogate at character {error.start}.", "Decode it with errors='replace'."
             ) from None
 
+    def memory_bytes(self, text: str, enough: int) -> int:
+        """The memory that the library behind the engine takes to encode a text, in bytes; at most, if that is less than `enough`.
+        The core takes little beyond the text and its ids, and this gives 0 for it. Raises TokenizerError for a text that cannot be
+        encoded."""
+        return 0 if self.engine == "core" else self._engine.memory_bytes(text, enough)  # type: ignore[attr-defined]
+
     def encode_batch(
         self,
         texts: Texts,

@@ -1,0 +1,176 @@
+"""What a unit holds beside the text of its documents is bounded: ids, what is left out, renderings, and what libraries take."""
+
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.builders.talks import TALKS, hold_talks, write_talks
+from tests.conftest import Project
+from tests.corpus.test_good_documents import SOURCE, documents_of, unit_of
+from tokenmill.chat import isolated
+from tokenmill.corpus.drop import DropLine, DropList
+from tokenmill.corpus.limits import BATCH_BYTES, VALUE_BYTES_MAX, Limits
+from tokenmill.corpus.reader import _ID_BYTES_MAX, read_batches
+from tokenmill.corpus.shards import Shard
+from tokenmill.dataset.group_keys import GroupKeys
+from tokenmill.errors import CorpusError
+from tokenmill.process_memory import resident_bytes
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+LIMITS = Limits(BATCH_BYTES, BATCH_BYTES)
+LONG = "a" * (VALUE_BYTES_MAX + 1)
+
+Rows = list[dict[str, Any]]
+
+
+def lines(rows: Rows) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def of_table(write: Callable[[pa.Table, Any], None]) -> Callable[[Rows], bytes]:
+    def made(rows: Rows) -> bytes:
+        sink = pa.BufferOutputStream()
+        write(pa.Table.from_pylist(rows), sink)
+        return bytes(sink.getvalue())
+
+    return made
+
+
+def write_arrow(table: pa.Table, sink: Any) -> None:
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+FILES: dict[str, Callable[[Rows], bytes]] = {
+    "a.jsonl": lines,
+    "a.jsonl.gz": lambda rows: gzip.compress(lines(rows)),
+    "a.json": lambda rows: json.dumps(rows).encode(),
+    "a.parquet": of_table(pq.write_table),
+    "a.arrow": of_table(write_arrow),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_id_that_is_too_long_makes_a_bad_document(tmp_path: Path, name: str) -> None:
+    longest = LONG[1:]
+    rows = [{"id": "x", "text": "one"}, {"id": LONG, "text": "two"}, {"id": longest, "text": "three"}]
+    unit = unit_of(tmp_path, {name: FILES[name](rows)})
+    documents = documents_of(unit, DropList([]), LIMITS)
+    [batch] = documents
+    assert (batch.texts.to_pylist(), batch.ids.to_pylist()) == (["one", "three"], ["x", longest])
+    [left] = documents.left
+    assert (left.row, left.raw) == (1, b"two")
+    assert left.reason == "column 'id': expected at most 65,536 bytes; found 65,537"
+    with pytest.raises(CorpusError, match=f"{name}, row 1: column 'id': expected at most 65,536 bytes; found 65,537"):
+        list(read_batches(unit.pieces[0].shard, SOURCE.reading))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_group_that_is_too_long_is_named(tmp_path: Path, name: str) -> None:
+    unit = unit_of(tmp_path, {name: FILES[name]([{"id": "x", "text": "one", "lang": LONG}])})
+    [batch] = documents_of(unit, DropList([]), LIMITS)
+    with pytest.raises(CorpusError, match=r"column 'lang'.* expected at most 65,536 bytes; found 65,537"):
+        GroupKeys(unit, "lang", LIMITS).of(batch)
+
+
+def test_batches_of_short_texts_end_at_the_bytes_of_their_ids(tmp_path: Path) -> None:
+    rows = [{"id": f"{i:060}" * 1000, "text": "a"} for i in range(300)]
+    unit = unit_of(tmp_path, {"a.jsonl": lines(rows)})
+    batches = list(read_batches(unit.pieces[0].shard, SOURCE.reading))
+    assert [id for batch in batches for id in batch.ids.to_pylist()] == [row["id"] for row in rows]
+    assert [batch.ids.nbytes <= _ID_BYTES_MAX + 8 * 300 for batch in batches] == [True, True]
+
+
+def test_the_bytes_of_bad_documents_are_bounded(tmp_path: Path) -> None:
+    unit = unit_of(tmp_path, {"a.jsonl": b"no JSON at all\n" * 1000})
+    with pytest.raises(CorpusError, match=r"a\.jsonl, line \d+: the documents that were left out up to here take more"):
+        list(documents_of(unit, DropList([]), replace(LIMITS, held_bytes_max=20_000)))
+
+
+def test_the_ids_of_dropped_documents_are_bounded(tmp_path: Path) -> None:
+    rows = [{"id": f"{i:01000}", "text": "a"} for i in range(100)]
+    drops = DropList([DropLine(f"line {i}", row["id"], None, "why") for i, row in enumerate(rows)])
+    unit = unit_of(tmp_path, {"a.jsonl": lines(rows)})
+    with pytest.raises(CorpusError, match=r"a\.jsonl, row \d+: the documents that were left out up to here take more"):
+        list(documents_of(unit, drops, replace(LIMITS, held_bytes_max=20_000)))
+
+
+@pytest.mark.parametrize("name", [*FILES, "a.txt"])
+def test_a_process_that_is_too_large_stops_at_the_document(tmp_path: Path, name: str) -> None:
+    content = FILES.get(name, lambda rows: b"one")([{"id": "x", "text": "one"}])
+    (tmp_path / name).write_bytes(content)
+    shard = Shard(tmp_path / name, name, len(content), SOURCE)
+    limits = replace(LIMITS, process_bytes_max=resident_bytes() + 1_000_000_000)
+    assert [batch.texts.to_pylist() for batch in read_batches(shard, SOURCE.reading, limits=limits)] == [["one"]]
+    with pytest.raises(
+        CorpusError, match=rf"{name}, row 0: the build takes \d+ MB here; run.memory_mb_max leaves 1 MB"
+    ):
+        list(read_batches(shard, SOURCE.reading, limits=replace(limits, process_bytes_max=1_000_000)))
+
+
+def ids_of(project: Project) -> list[Any]:
+    paths = sorted((project.root / "data/tokens/documents").glob("*.parquet"))
+    return [row for path in paths for row in pq.read_table(path).to_pylist()]
+
+
+@pytest.mark.parametrize("turns", ["together", "each"])
+def test_renderings_that_are_taken_in_parts_make_the_same_rows(
+    project: Project, monkeypatch: pytest.MonkeyPatch, turns: str
+) -> None:
+    hold_talks(project)
+    write_talks(project, "a.jsonl", TALKS["a.jsonl"] * 20)
+    project.set(encode__chat={"template": "chatml", "turns": turns})
+    project.build()
+    whole = ids_of(project)
+    monkeypatch.setattr(isolated, "PART_BYTES", 300)
+    project.build("--only", "encode", "--force")
+    assert ids_of(project) == whole and len(whole) > 40
+
+
+def test_a_conversation_of_which_a_template_makes_too_much_is_named(project: Project) -> None:
+    hold_talks(project)
+    write_talks(project, "a.jsonl", [])
+    write_talks(project, "b.jsonl", [[("user", "abc " * 250_000), ("assistant", "yes")]])
+    template = "{{ messages[0].content * 10 }}<|im_start|>{% generation %}{{ messages[1].content }}{% endgeneration %}"
+    (project.root / "much.jinja").write_text(template, encoding="utf-8")
+    project.depend("much.jinja", "train-vocab", "encode")
+    chat = {"template": "much.jinja", "stop_token": "unchecked"}
+    project.set(encode__chat=chat, run__memory_mb_max=416, run__workers=1)
+    done = project.cli("build")
+    assert done.returncode == 2
+    assert "b.jsonl, row 0: the chat template makes 10,000,015 bytes of it, and run.memory_mb_max" in done.stderr
+
+
+def test_a_library_that_would_take_too_much_memory_is_not_asked(tmp_path: Path) -> None:
+    from tokenizers import Regex, models, pre_tokenizers
+    from tokenizers import Tokenizer as Library
+
+    library = Library(models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
+    library.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    library.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert tokenizer.engine == "tokenizers"
+    assert tokenizer.memory_bytes("ab" * 100_000, 10**9) == tokenizer.memory_bytes("ab" * 100_000, 1) == 340 * 200_000
+
+
+def test_a_document_for_which_a_library_takes_too_much_memory_is_named(project: Project) -> None:
+    from tokenizers import Regex, models, pre_tokenizers
+    from tokenizers import Tokenizer as Library
+
+    library = Library(models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
+    library.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    (project.root / "words").mkdir()
+    library.save(str(project.root / "words/tokenizer.json"))
+    project.write("long.jsonl", ["ab" * 800_000])
+    project.set(tokenizer={"from": "words"}, encode__end_of_document=None, run__memory_mb_max=416, run__workers=1)
+    done = project.cli("build")
+    assert done.returncode == 2
+    assert "long.jsonl, row 0: to encode this document the tokenizers library takes about 544 MB" in done.stderr
+    assert "leaves 80 MB to a worker" in done.stderr
