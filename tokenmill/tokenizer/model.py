@@ -130,6 +130,18 @@ class Model:
         """The bytes of every token by id. The bytes of an added token are its text in UTF-8."""
         return self.tokens | {one.id: one.text.encode() for one in self.added}
 
+    def merged_tokens(self) -> dict[int, bytes]:
+        """The bytes by id of the tokens that bytes become by merging: `tokens`, and the added tokens that are in a merge, too."""
+        found = [one for one in self.added if one.in_vocab and not one.special]
+        if not found:
+            return self.tokens
+        parts = {id for merge in self.merges for id in (merge.left, merge.right, merge.token)}
+        return self.tokens | {one.id: one.text.encode() for one in found if one.id in parts}
+
+    def merging_alone(self) -> Model:
+        """The model without a split and without added tokens that are found in a text: what becomes of a pre-token."""
+        return Model(self.merged_tokens(), self.merges, (), (), self.ignore_merges)
+
 
 def encoder_of(model: Model) -> _core.Encoder:
     """The core's encoder, which finds no added tokens in text.

@@ -193,7 +193,22 @@ def extend(
     words = pa.chunked_array(map(places_of, counts["pretoken"].chunks), pa.large_list(pa.uint32()))
     # Old merges run before new ones, so a second way to make an old token could never apply: no new pair may make one.
     forbidden = [*model.tokens.values(), *(one.text.encode() for one in model.added)]
-    return learn_allowed(Start(model, forbidden, words), counts, [vocab_size], goal, running)
+    tokens = model.merged_tokens()
+    start = replace(model, tokens=tokens, added=tuple(one for one in model.added if one.id not in tokens))
+    learned = learn_allowed(Start(start, forbidden, words), counts, [vocab_size], goal, running)
+    return replace(learned, tokenizers=[_with_added(longer, model.added) for longer in learned.tokenizers])
+
+
+def _with_added(longer: Tokenizer, added: Sequence[AddedToken]) -> Tokenizer:
+    """The tokenizer in which the old added tokens are found in texts again, also those that merges make."""
+    from tokenmill.tokenizer.tokenizer import Tokenizer
+
+    model = longer.model
+    assert model is not None
+    old = {one.id for one in added}
+    tokens = {id: token for id, token in model.tokens.items() if id not in old}
+    new = (one for one in model.added if one.id not in old)
+    return Tokenizer(replace(model, tokens=tokens, added=(*added, *new)))
 
 
 def changed_documents(old: Tokenizer, new: Tokenizer, texts: Texts) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tokenmill.arguments import threads_or_all
 from tokenmill.errors import CountsError
-from tokenmill.tokenizer.model import Model, encoder_of
+from tokenmill.tokenizer.model import encoder_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ def ids_in_counts(tokenizer: Tokenizer, counts: pa.Table, threads: int | None = 
 
     model = tokenizer.model
     assert model is not None
-    whole = encoder_of(Model(model.tokens, model.merges, (), (), model.ignore_merges))
+    whole = encoder_of(model.merging_alone())
     found = np.zeros(tokenizer.id_max + 1, np.uint64)
     for start in range(0, counts.num_rows, _SLICE_ROWS):
         part = counts.slice(start, _SLICE_ROWS).combine_chunks()

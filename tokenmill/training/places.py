@@ -14,10 +14,11 @@ def place_encoder(model: Model, threads: int | None) -> Callable[[Any], Any]:
     import numpy as np
     import pyarrow as pa
 
-    ids = sorted(model.tokens)
+    alone = model.merging_alone()
+    ids = sorted(alone.tokens)
     place_of = np.zeros(ids[-1] + 1, np.uint32)
     place_of[ids] = np.arange(len(ids))
-    whole = encoder_of(Model(model.tokens, model.merges, (), (), model.ignore_merges))
+    whole = encoder_of(alone)
     n_threads = threads_or_all(threads)
 
     def places_of(pretokens: Any) -> Any:

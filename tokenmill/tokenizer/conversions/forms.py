@@ -47,7 +47,7 @@ def not_merged(model: Model) -> bytes | None:
     none. The core looks at those that are text, ten times as fast."""
     import numpy as np
 
-    alone = Tokenizer(replace(model, steps=(), added=(), ignore_merges=False, nfc=False, add_prefix_space=False))
+    alone = Tokenizer(replace(model.merging_alone(), ignore_merges=False))
     long = {id: token for id, token in model.tokens.items() if len(token) > 1}
     texts = {id: token for id, token in long.items() if _is_text(token)}
     lists = alone.encode_batch(list(texts.values()))
