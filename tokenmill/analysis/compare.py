@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.artifacts.golden_texts import HARD, PANEL
+from tokenmill.artifacts.golden_texts import HARD, PANEL, around
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.scripts import main_scripts
 from tokenmill.counts.counter import Counter
-from tokenmill.errors import CountsError
+from tokenmill.errors import CountsError, TokenizerError
 from tokenmill.tokenizer.formats.tiktoken_file import with_own_ranks
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
@@ -44,8 +44,9 @@ class Word:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The differences. `yields`: by source and language or script. `texts_changed`: texts with different ids, from the golden
-    panel and from the texts of added and removed tokens. The numbers of merges are None if the two are of different kinds, such as
+    """The differences. `yields`: by source and language or script. `texts_changed`: texts with different ids, or that one of the
+    two cannot encode, from the golden panel, the texts of added and removed tokens, and texts with those that tokenizer.json calls
+    added tokens. The numbers of merges are None if the two are of different kinds, such as
     merges of bytes and merges of characters; of Unigram models, they are of pieces with their scores. `counted`: the pre-tokens of
     counts, each as often as it occurs; None without counts."""
 
@@ -96,6 +97,7 @@ def compare(
     merges, their_merges = _merges(one), _merges(other)
     is_alike = _kind(one) == _kind(other)
     texts = [*PANEL.values(), *HARD.values(), *(token.decode(errors="ignore") for token in [*added, *removed])]
+    texts += dict.fromkeys(around(token.text) for token in [*one.added_tokens, *other.added_tokens])
     yields, words = _measure(one, other, documents, languages_of)
     counted = None
     if counts is not None and counts.num_rows:
@@ -111,7 +113,7 @@ def compare(
         merges_removed=len(merges.keys() - their_merges.keys()) if is_alike else None,
         merges_moved=_moved(merges, their_merges) if is_alike else None,
         pattern_changed=_split(one) != _split(other),
-        texts_changed=[text for text in texts if one.encode(text) != other.encode(text)],
+        texts_changed=[text for text in texts if _ids(one, text) != _ids(other, text)],
         yields=yields,
         words=words,
         counted=counted,
@@ -158,6 +160,14 @@ def _ids_by_token(tokenizer: Tokenizer) -> dict[bytes, int]:
     return {token: id for id, token in tokenizer._tokens.items()}
 
 
+def _ids(tokenizer: Tokenizer, text: str) -> list[int] | None:
+    """The ids of a text; None for one that the tokenizer cannot encode."""
+    try:
+        return tokenizer.encode(text)
+    except TokenizerError:
+        return None
+
+
 def _kind(tokenizer: Tokenizer) -> str:
     return "bytes" if tokenizer.model is not None else str(tokenizer.document["model"]["type"])
 
@@ -181,7 +191,8 @@ def _merges(tokenizer: Tokenizer) -> dict[tuple[Any, Any], int]:
             first.setdefault(left + right, (rank, (left, right)))
         return {pair: rank for rank, pair in first.values()}
     model = with_own_ranks(tokenizer.model)
-    return {(model.tokens[one.left], model.tokens[one.right]): one.rank for one in model.merges}
+    tokens = model.token_bytes()
+    return {(tokens[one.left], tokens[one.right]): one.rank for one in model.merges}
 
 
 def _moved(one: dict[tuple[Any, Any], int], other: dict[tuple[Any, Any], int]) -> int:

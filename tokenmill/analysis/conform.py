@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tokenmill.analysis.conform_texts import generated_texts
+from tokenmill.analysis.conform_texts import generated_texts, texts_of_tokens
 from tokenmill.artifacts.golden import GOLDEN_FILE, check_golden
 from tokenmill.artifacts.golden_conversations import encoded_conversations
 from tokenmill.artifacts.golden_texts import HARD, PANEL
@@ -99,9 +99,8 @@ def _vectors(folder: Path, tokenizer: Tokenizer) -> dict[str, list[tuple[str, An
     else:
         texts = {f"panel/{name}": text for name, text in PANEL.items()}
         texts |= {f"hard/{name}": text for name, text in HARD.items()}
-    special = list(tokenizer.special_tokens)
-    generated = generated_texts(N_TEXTS, special)
-    texts |= {f"generated/{i}": text for i, text in enumerate(generated)}
+    generated = generated_texts(N_TEXTS, [one.text for one in tokenizer.added_tokens])
+    texts |= {f"generated/{i}": text for i, text in enumerate(generated)} | texts_of_tokens(tokenizer)
 
     def encoded(policy: SpecialTokensInText) -> Iterator[tuple[str, str, list[int]]]:
         for name, text in texts.items():

@@ -1,11 +1,14 @@
-"""Texts on which libraries may disagree, drawn at random from a fixed seed."""
+"""Texts on which libraries may disagree: some drawn at random from a fixed seed, others of the tokens of a tokenizer."""
 
 import random
 from collections.abc import Callable, Sequence
 
-from tokenmill.artifacts.golden_texts import HARD, PANEL
+from tokenmill.artifacts.golden_texts import HARD, PANEL, around
+from tokenmill.errors import TokenizerError
+from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _SEED = 51
+_TOKENS_PER_TEXT = 64
 _PIECES_MAX = 8
 _CONTRACTIONS = ("'s", "'S", "’ll", "'re", "'VE", "don't", "'ſ", "I'm", "'", "d'", "''t")
 _SPACES = (" ", "  ", "   ", "\t", "\u00a0", "\u2003", "\u3000", "\u200b", "\u0085", "\x0b", "\x1c", " \t ")
@@ -29,6 +32,34 @@ _RANGES = (
     (0x20000, 0x10FFFF),
 )
 """First and last code point of blocks of scripts, marks, emoji, private use, and those that are no character."""
+
+
+def texts_of_tokens(tokenizer: Tokenizer) -> dict[str, str]:
+    """Texts by name that lead to every id that the text of a token leads to: each added token at both ends, inside words, doubled
+    and with spaces, and all tokens, with line ends between or, where these change an id, alone."""
+    added = {f"added/{one.id}": around(one.text) for one in tokenizer.added_tokens}
+    texts = {id: text for id, token in tokenizer.tokens.items() if (text := _text_of(tokenizer, id, token))}
+    ids = [*texts]
+    groups = [ids[start : start + _TOKENS_PER_TEXT] for start in range(0, len(ids), _TOKENS_PER_TEXT)]
+    together = {f"tokens/{group[0]}": "\n".join(texts[id] for id in group) for group in groups}
+    reached = {id for text in [*added.values(), *together.values()] for id in _ids(tokenizer, text)}
+    alone = {f"token/{id}": text for id, text in texts.items() if id not in reached and id in _ids(tokenizer, text)}
+    return added | together | alone
+
+
+def _text_of(tokenizer: Tokenizer, id: int, token: bytes) -> str:
+    """The text that a token stands for; an empty one for a part of a character."""
+    try:
+        return tokenizer.decode([id]) if tokenizer.model is None else token.decode()
+    except UnicodeDecodeError:
+        return ""
+
+
+def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    try:
+        return tokenizer.encode(text, special="allow")
+    except TokenizerError:
+        return []
 
 
 def generated_texts(n: int, special_tokens: Sequence[str]) -> list[str]:

@@ -10,12 +10,13 @@ from tokenmill.artifacts.golden import (
     Vector,
     first_difference,
     read_golden,
+    texts_found,
     tiktoken_engine,
     tokenizers_engine,
     write_golden,
 )
 from tokenmill.artifacts.golden_conversations import encoded_conversations
-from tokenmill.artifacts.golden_texts import HARD, PANEL
+from tokenmill.artifacts.golden_texts import HARD, PANEL, around
 from tokenmill.console import say
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -24,14 +25,23 @@ _N_CONVERSATIONS = 12
 
 
 def make_golden(directory: Path, tokenizer: Tokenizer, samples: Mapping[str, str]) -> Golden:
-    """The golden vectors of the tokenizer saved in `directory`, from the panel, the hard cases and `samples`.
+    """The golden vectors of the tokenizer saved in `directory`, from the panel, the hard cases, its added tokens and `samples`.
+    Texts that it cannot encode, such as one with a byte that has no token, are left out.
 
     Raises TokenizerError if the tokenizers library gives other ids. tiktoken merges by its own rule, which gives the same ids
     for nearly every vocabulary; if it gives others, the golden vectors record that.
     """
     texts = {f"panel/{name}": text for name, text in PANEL.items()}
-    texts |= {f"hard/{name}": text for name, text in HARD.items()} | dict(samples)
-    vectors = [Vector(name=name, text=text, ids=tokenizer.encode(text)) for name, text in texts.items()]
+    texts |= {f"hard/{name}": text for name, text in HARD.items()}
+    texts |= {f"added/{i}": around(token) for i, token in enumerate(texts_found(tokenizer))} | dict(samples)
+    vectors, refusals = [], []
+    for name, text in texts.items():
+        try:
+            vectors.append(Vector(name=name, text=text, ids=tokenizer.encode(text)))
+        except TokenizerError as error:
+            refusals.append(f"{name}: {error}")
+    if refusals:
+        say(f"golden.json leaves out {len(refusals):,} texts that this tokenizer cannot encode, such as {refusals[0]}")
     engines: dict[str, str | None] = {tokenizer.engine: None}
     others: dict[str, Encode | str] = {
         "tokenizers": tokenizers_engine(directory),

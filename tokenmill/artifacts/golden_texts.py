@@ -98,3 +98,12 @@ HARD = {
     "special-looking": "<|endoftext|> <s> </s> [CLS] <pad> <|im_start|>user<|im_end|> <|endoftext|",
     "byte-alphabet": "Ġthe Ċ Ã© ▁the ##ing @@ </w>",
 }
+
+
+def around(token: str) -> str:
+    """A text with an added token at both ends, inside a word, doubled, and with spaces and a line end around it.
+
+    >>> around("<x>")
+    '<x> a<x>b <x><x>\\n <x>  <x>'
+    """
+    return f"{token} a{token}b {token}{token}\n {token}  {token}"
