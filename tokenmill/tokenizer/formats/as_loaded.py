@@ -38,12 +38,15 @@ def type_of_untyped(model: dict[str, Any], place: str) -> str:
 
 
 def added_as_loaded(added: list[Any], vocab: Mapping[str, int], place: str) -> list[dict[str, Any]]:
-    """The added tokens with the ids that `tokenizers` gives them: that of model.vocab, else the next free one, whatever the file
-    says. It skips an empty one. Raises TokenizerError for a text that occurs twice, and for an id that another token has."""
+    """The added tokens with the ids that `tokenizers` gives them: that of model.vocab, else the next one from the number of tokens
+    in model.vocab on, whatever the file says. It skips an empty one.
+
+    Releases of `tokenizers` before 0.23 gave the next id behind the largest one so far, which a token of model.vocab may have.
+    Raises TokenizerError for a text that occurs twice, and for an id that another token has."""
     by_id: dict[int, str] = {id: token for token, id in vocab.items()}
     found: list[dict[str, Any]] = []
     texts: set[str] = set()
-    last = -1
+    next_id = len(vocab)
     for i, one in enumerate(added):
         where = f"{place}: added_tokens[{i}]"
         if not isinstance(one, dict):
@@ -58,7 +61,7 @@ def added_as_loaded(added: list[Any], vocab: Mapping[str, int], place: str) -> l
             wrong(f"{where}.content", "a text", text)
         if text in texts:
             raise TokenizerError(where, f"{text!r:.60} is there twice; expected every added token once.")
-        id = vocab.get(text, max(last + 1, len(vocab)))
+        id = vocab.get(text, next_id)
         if by_id.setdefault(id, text) != text:
             moved = "" if id == told else f"; the file says {told}, but the tokenizers library gives it {id}"
             raise TokenizerError(
@@ -68,8 +71,27 @@ def added_as_loaded(added: list[Any], vocab: Mapping[str, int], place: str) -> l
             )
         found.append(one if id == told else {**one, "id": id})
         texts.add(text)
-        last = max(last, id)
+        next_id += text not in vocab
     return found
+
+
+def kept_as_loaded(document: dict[str, Any]) -> dict[str, Any]:
+    """The document in a form in which `tokenizers` keeps the ids of its added tokens: if it would give one of them another id,
+    model.vocab lists them all. Raises TokenizerError where that would change what becomes of a text."""
+    added, model = document["added_tokens"], document["model"]
+    vocab = model["vocab"]
+    if not isinstance(vocab, dict):  # a list has no gap
+        return document
+    new = [one for one in added if one["content"] not in vocab]
+    if [one["id"] for one in new] == list(range(len(vocab), len(vocab) + len(new))):
+        return document
+    if model["type"] != "BPE":
+        raise TokenizerError(
+            f"added_tokens: {new[0]['content']!r:.60}",
+            f"has id {new[0]['id']}, but the tokenizers library would give it {len(vocab)}.",
+            "Give the tokens of model.vocab ids without a gap.",
+        )
+    return {**document, "model": {**model, "vocab": vocab | {one["content"]: one["id"] for one in new}}}
 
 
 def mended(content: bytes, document: dict[str, Any]) -> dict[str, list[str]]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from tokenmill.errors import TokenizerError
 from tokenmill.pretokenizers.json_steps import BeyondCore, parts_of, steps_from
-from tokenmill.tokenizer.formats.as_loaded import added_as_loaded
+from tokenmill.storage.followed import followed
+from tokenmill.tokenizer.formats.as_loaded import kept_as_loaded
 from tokenmill.tokenizer.formats.files import file_of, read_tokenizer_file
 from tokenmill.tokenizer.formats.named_tokens import (
     ADDED_FILE,
@@ -23,6 +24,7 @@ from tokenmill.tokenizer.formats.schema import read_document
 from tokenmill.tokenizer.formats.strict_json import object_of
 from tokenmill.tokenizer.formats.transformers_classes import Built, built_by, class_of
 from tokenmill.tokenizer.model import BYTE_TOKENS, CHARACTERS, FLAGS, Merges, bytes_of
+from tokenmill_reader.regular_files import read
 
 MODEL_CONFIG_FILE = "config.json"
 FOLDER_FILES = (CONFIG_FILE, SPECIAL_MAP_FILE, ADDED_FILE, MODEL_CONFIG_FILE)
@@ -35,11 +37,12 @@ _MISTRAL_MIN = 100_000
 """transformers applies `fix_mistral_regex` only to a larger vocabulary."""
 _SECTIONS = ("normalizer", "pre_tokenizer", "decoder", "model")
 _VERSIONED = re.compile(r"tokenizer\.(.*)\.json")
-_ALONE = "Or name tokenizer.json itself in place of its folder: then it counts alone."
+_ALONE = "Or name {} itself in place of its folder: then it counts alone."
 
 
-def with_folder(document: dict[str, Any], directory: Path) -> dict[str, Any]:
+def with_folder(document: dict[str, Any], directory: Path, name: str = "tokenizer.json") -> dict[str, Any]:
     """The tokenizer.json that AutoTokenizer makes of a folder with this one; the document itself if the other files change nothing.
+    `name`: the file in the folder that the document was read from.
 
     Raises TokenizerError, which names the file, for settings that tokenmill cannot follow."""
     files = {name: object_of(directory / name) for name in FOLDER_FILES}
@@ -50,32 +53,33 @@ def with_folder(document: dict[str, Any], directory: Path) -> dict[str, Any]:
             key: value for key, value in files[CONFIG_FILE].items() if key not in NAMES or not isinstance(value, str)
         }
     config, model_config = files[CONFIG_FILE], files[MODEL_CONFIG_FILE]
-    _check_followed(document, config, directory)
-    name = class_of(config, model_config, _has_byte_level(document))
-    built = built_by(name, config) if name else None
-    if name and (built is None or not _fits(document, built)):
+    _check_followed(document, config, directory, name)
+    kind = class_of(config, model_config, _has_byte_level(document))
+    built = built_by(kind, config) if kind else None
+    if kind and (built is None or not _fits(document, built)):
         raise TokenizerError(
             directory,
-            f"by {CONFIG_FILE} and {MODEL_CONFIG_FILE}, AutoTokenizer takes {name}, which does not use "
-            "tokenizer.json as it is: its ids may be others.",
-            f"If tokenizer.json is right, set tokenizer_class to PreTrainedTokenizerFast. {_ALONE}",
+            f"by {CONFIG_FILE} and {MODEL_CONFIG_FILE}, AutoTokenizer takes {kind}, which does not use "
+            f"{name} as it is: its ids may be others.",
+            f"If {name} is right, set tokenizer_class to PreTrainedTokenizerFast. {_ALONE.format(name)}",
         )
     changed = {} if built is None else _sections(document, built)
     listed = document["added_tokens"]
     if "added_tokens_decoder" not in config and (built or files[ADDED_FILE]):
-        listed = object_of(directory / "tokenizer.json")["added_tokens"]  # with the ids that the file says
+        # with the ids that the file says
+        listed = object_of(directory / name)["added_tokens"] if name == "tokenizer.json" else listed
     found = named_in(files, listed, built.named if built else {}, directory)
     own = [] if built else document["added_tokens"]
     tokens = found.in_order({one["content"] for one in own})
     if built and built.renews:
         tokens += found.renewed(built.renews)
-    place = f"{directory / 'tokenizer.json'} with the files beside it"
+    place = f"{directory / name} with the files beside it"
     added = _joined(own, _texts(document), tokens, place)
     if not changed and _same_tokens(added, document["added_tokens"]):
         return document
     joined = {**document, **changed, "added_tokens": added}
-    _check_special(joined, document["added_tokens"], place)
-    return joined
+    _check_special(joined, document["added_tokens"], place, name)
+    return kept_as_loaded(joined)
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[str], list[str]]:
@@ -97,11 +101,20 @@ def content_of(path: Path) -> bytes:
     return json_of(with_folder(read_document(content, str(file)), path))
 
 
-def names_in(directory: Path) -> dict[str, str]:
-    """The texts of the special tokens that the files of a folder name, such as bos_token, by these names, those of one model, such
-    as image_token, last. Raises TokenizerError."""
+def lacking(document: dict[str, Any], directory: Path) -> list[str]:
+    """The added and special tokens that the files of a folder name, and that a document has not among its added tokens. Raises
+    TokenizerError."""
     files = {name: object_of(directory / name) for name in FOLDER_FILES}
-    named = named_in(files, [], {}, directory).named
+    known = {one["content"] for one in document["added_tokens"]}
+    tokens = named_in(files, document["added_tokens"], {}, directory).in_order(known)
+    return [one.content for one in tokens if one.content and one.content not in known]
+
+
+def names_in(directory: Path) -> dict[str, str]:
+    """The texts of the special tokens that the files of a folder name, such as bos_token, or else the class of the tokenizer, by
+    these names; those of one model, such as image_token, last. Raises TokenizerError."""
+    files = {name: object_of(directory / name) for name in FOLDER_FILES}
+    named = named_in(files, [], _names_of_class(files, directory), directory).named
     in_order = [
         *(name for name in _NAMES_IN_ORDER if name in named),
         *(name for name in named if name not in _NAMES_IN_ORDER),
@@ -109,31 +122,41 @@ def names_in(directory: Path) -> dict[str, str]:
     return {name: str(text_in(named[name])) for name in in_order}
 
 
+def _names_of_class(files: Mapping[str, Mapping[str, Any]], directory: Path) -> dict[str, str]:
+    """The special tokens of the class that AutoTokenizer takes for a folder, by name; {} for a class that names none."""
+    file = followed(directory, "tokenizer.json")
+    is_byte_level = not file.is_file() or b'"ByteLevel"' in read(file)
+    kind = class_of(files[CONFIG_FILE], files[MODEL_CONFIG_FILE], is_byte_level)
+    built = built_by(kind, files[CONFIG_FILE]) if kind else None
+    return built.named if built else {}
+
+
 def json_of(document: Mapping[str, Any]) -> bytes:
     """The bytes of a tokenizer.json, for the `tokenizers` library."""
     return json.dumps(document, ensure_ascii=False).encode()
 
 
-def _check_followed(document: dict[str, Any], config: Mapping[str, Any], directory: Path) -> None:
+def _check_followed(document: dict[str, Any], config: Mapping[str, Any], directory: Path, name: str) -> None:
+    alone = _ALONE.format(name)
     where = f"{directory / CONFIG_FILE}:"
     files = config.get("fast_tokenizer_files")
     if versioned := [one for one in files or [] if isinstance(one, str) and _VERSIONED.search(one)]:
         raise TokenizerError(
             f"{where} fast_tokenizer_files",
-            f"transformers reads {versioned[0]!r:.60} in place of tokenizer.json.",
-            f"Remove the entry if tokenizer.json is right. {_ALONE}",
+            f"transformers reads {versioned[0]!r:.60} in place of {name}.",
+            f"Remove the entry if {name} is right. {alone}",
         )
     if config.get("split_special_tokens"):
         raise TokenizerError(
             f"{where} split_special_tokens",
             "transformers never turns the text of a special token into its id; in conversations tokenmill does.",
-            f"Remove the entry. {_ALONE}",
+            f"Remove the entry. {alone}",
         )
     if config.get("fix_mistral_regex") and len(document["model"]["vocab"]) > _MISTRAL_MIN:
         raise TokenizerError(
             f"{where} fix_mistral_regex",
-            "transformers may split text otherwise than tokenizer.json says.",
-            f"Put the corrected split into tokenizer.json, and remove the entry. {_ALONE}",
+            f"transformers may split text otherwise than {name} says.",
+            f"Put the corrected split into {name}, and remove the entry. {alone}",
         )
 
 
@@ -210,16 +233,24 @@ def _joined(
     """The added tokens with others, as `tokenizers` adds them: a known one takes the new flags, a new one the next free id."""
     found = list(added)
     at = {one["content"]: i for i, one in enumerate(found)}
-    last = max((one["id"] for one in found), default=-1)
+    next_id = max([len(vocab), *(one["id"] + 1 for one in found)])
+    text_of = {id: text for text, id in vocab.items()} | {one["id"]: one["content"] for one in found}
     for token in tokens:
         if token.content in at:
             i = at[token.content]
             found[i] = {**found[i], **token.flags()}
         elif token.content:
-            last = max(last, id := vocab.get(token.content, max(last + 1, len(vocab))))
+            id = vocab.get(token.content, next_id)
+            next_id += token.content not in vocab
+            if text_of.setdefault(id, token.content) != token.content:
+                raise TokenizerError(
+                    place,
+                    f"{token.content!r:.60} and {text_of[id]!r:.60} both have id {id} in transformers.",
+                    "Give each token an id of its own.",
+                )
             at[token.content] = len(found)
             found.append({"id": id, "content": token.content, **token.flags()})
-    return added_as_loaded(found, vocab, place)
+    return found
 
 
 def _same_tokens(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> bool:
@@ -229,7 +260,7 @@ def _same_tokens(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> bool
     return plain(one) == plain(other)
 
 
-def _check_special(document: dict[str, Any], before: list[dict[str, Any]], place: str) -> None:
+def _check_special(document: dict[str, Any], before: list[dict[str, Any]], place: str, name: str) -> None:
     """Raises TokenizerError for a new special token that plain text would become: a byte's own token, or one that merges make."""
     model, old = document["model"], {one["content"] for one in before if one["special"]}
     new = {one["content"] for one in document["added_tokens"] if one["special"]} - old
@@ -250,5 +281,5 @@ def _check_special(document: dict[str, Any], before: list[dict[str, Any]], place
         raise TokenizerError(
             f"{place}: {', '.join(f'{text!r:.60}' for text in made[:3])}",
             "transformers makes a special token of it, but plain text becomes it, too.",
-            f"Remove it from the special tokens. {_ALONE}",
+            f"Remove it from the special tokens. {_ALONE.format(name)}",
         )

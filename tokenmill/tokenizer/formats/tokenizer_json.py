@@ -5,6 +5,7 @@ from typing import Any
 
 from tokenmill.pretokenizers.json_steps import BeyondCore, parts_of, pre_tokenizer_of, steps_from
 from tokenmill.tokenizer.added_tokens import is_plain
+from tokenmill.tokenizer.formats.as_loaded import kept_as_loaded
 from tokenmill.tokenizer.model import AddedToken, Merges, Model, bytes_of, characters_of
 
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
@@ -59,12 +60,12 @@ def model_of(document: dict[str, Any]) -> Model:
 
 
 def document_of(model: Model) -> dict[str, Any]:
-    """The tokenizer.json of a model in which no two merges share a rank."""
+    """The tokenizer.json of a model in which no two merges share a rank. `tokenizers` gives its tokens the same ids."""
     text = {id: characters_of(token) for id, token in model.tokens.items()}
     text |= {one.id: one.text for one in model.added}
     listed = [*model.tokens, *(one.id for one in model.added if one.in_vocab)]
     around = {field: model.not_applied.get(field) for field in _NOT_APPLIED}
-    return {
+    document = {
         "version": "1.0",
         "truncation": around["truncation"],
         "padding": around["padding"],
@@ -94,6 +95,7 @@ def document_of(model: Model) -> dict[str, Any]:
             "merges": [[text[one.left], text[one.right]] for one in sorted(model.merges, key=lambda one: one.rank)],
         },
     }
+    return kept_as_loaded(document)
 
 
 def _is_nfc(normalizer: Any) -> bool:

@@ -1,0 +1,227 @@
+"""Every kind of added token, through everything that is done with a tokenizer, has the ids of `tokenizers` on its file."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+
+from tokenmill import Tokenizer
+from tokenmill.analysis.compare import compare
+from tokenmill.analysis.conform_texts import texts_of_tokens
+from tokenmill.analysis.inspect import check_tokenizer
+from tokenmill.artifacts.golden import check_golden, read_golden, write_golden
+from tokenmill.artifacts.golden_making import make_golden
+from tokenmill.artifacts.golden_texts import around
+from tokenmill.counts.counter import Counter
+from tokenmill.errors import TokenizerError
+from tokenmill.tokenizer.conversions.convert import FORMATS, convert, read_form
+from tokenmill.tokenizer.model import CHARACTERS, bytes_of
+from tokenmill.training.bpe import Goal, extend
+from tokenmill.training.trim import trim
+
+FLAGS = {"special": False, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+MERGES = ["f o", "fo o", "Ġ foo", "b a", "Ġfoo ba", "Ġfoo d", "Ġfooba r"]
+END = "<|endoftext|>"
+VOCAB = {END: 0} | {text: id for id, text in enumerate([*CHARACTERS, *(one.replace(" ", "") for one in MERGES)], 1)}
+NEXT = len(VOCAB)
+TEXTS = ("foo foobar food", "", " ", "a  b\n\n<|im_start|>", "<sep", "äöü ① 中文 👍", END)
+
+
+def token(text: str, id: int = NEXT, **flags: bool) -> dict[str, Any]:
+    return {"id": id, "content": text, **FLAGS, **flags}
+
+
+def document(*added: dict[str, Any], vocab: dict[str, int] = VOCAB, **sections: Any) -> dict[str, Any]:
+    """A byte-level tokenizer.json with a special token of its vocabulary, and these added tokens."""
+    return {
+        "version": "1.0",
+        "added_tokens": [token(END, 0, special=True), *added],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "vocab": vocab, "merges": [one.split(" ") for one in MERGES]},
+        **sections,
+    }
+
+
+BEHIND = {**VOCAB, "<|last|>": NEXT + 16}
+"""A vocabulary with a gap below its largest id, which a special token has: so does cl100k_base as tokenizer.json."""
+LAST = token("<|last|>", NEXT + 16, special=True)
+KINDS: dict[str, dict[str, Any]] = {
+    "special": document(token("<|im_start|>", special=True)),
+    "not special": document(token("<sep>")),
+    "normalized": document(token("<sep>", normalized=True), normalizer={"type": "NFC"}),
+    "normalized, in a text that normalizing makes": document(token("é", normalized=True), normalizer={"type": "NFC"}),
+    "lstrip": document(token("<sep>", lstrip=True)),
+    "rstrip": document(token("<sep>", rstrip=True)),
+    "single_word": document(token("<sep>", single_word=True)),
+    "special with flags": document(token("<mask>", special=True, lstrip=True, rstrip=True, single_word=True)),
+    "made by merges": document(token("foo", VOCAB["foo"])),
+    "made by merges with ignore_merges": document(
+        token("foo", VOCAB["foo"]),
+        model={"type": "BPE", "ignore_merges": True, "vocab": VOCAB, "merges": [one.split(" ") for one in MERGES]},
+    ),
+    "behind a gap, in the vocabulary": document(LAST, token("<sep>", NEXT + 17), vocab={**BEHIND, "<sep>": NEXT + 17}),
+    "behind a gap, as add_tokens numbers it": document(
+        LAST, token("<|im_start|>", NEXT + 17, special=True), token("<sep>", NEXT + 18), vocab=BEHIND
+    ),
+    "in front of a gap": document(token("<sep>", NEXT + 1), LAST, vocab=BEHIND),
+    "out of order": document(token("<b>", NEXT + 1), token("<a>", NEXT), token("<c>", NEXT + 2, special=True)),
+    "an id inside the vocabulary": document(token("<sep>", 5)),
+    "with spaces": document(token("  "), token(" a b ", NEXT + 1), token("\n\n", NEXT + 2)),
+    "one letter": document(token("a", VOCAB["a"])),
+    "one letter outside the alphabet": document(token("中")),
+    "a byte of more than one in UTF-8": document(token("é", VOCAB["é"])),
+    "letters that stand for bytes": document(token("éé")),
+    "one inside another": document(token("<sep>"), token("<sep><sep>", NEXT + 1), token("p><", NEXT + 2)),
+    "overlapping a special one": document(token("<|a"), token("<|a|>", NEXT + 1, special=True)),
+}
+
+
+def judge_of(folder: Path) -> Any:
+    return tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+
+def texts_of(made: dict[str, Any]) -> list[str]:
+    return [*TEXTS, *(around(one["content"]) for one in made["added_tokens"]), "cafe\u0301 e\u0301e\u0301"]
+
+
+def written(folder: Path, made: dict[str, Any]) -> Path:
+    folder.mkdir()
+    (folder / "tokenizer.json").write_text(json.dumps(made), encoding="utf-8")
+    return folder
+
+
+def assert_like(folder: Path, judge: Any, texts: list[str]) -> Tokenizer:
+    """The tokenizer in a folder, after it gave the ids and the texts of the judge."""
+    tokenizer = Tokenizer.load(folder)
+    # The library decodes an added token to the bytes that its letters stand for, where each letter stands for one.
+    of_bytes = [one for one in tokenizer.added_tokens if not one.text.isascii() and bytes_of(one.text)]
+    assert {
+        id: token.decode(errors="replace") for id, token in tokenizer.tokens.items() if id > 256 and not of_bytes
+    } == {
+        id: judge.decode([id], skip_special_tokens=False)
+        for id in judge.get_vocab().values()
+        if id > 256 and not of_bytes
+    }
+    assert tokenizer.tokens.keys() == set(judge.get_vocab().values())
+    for special in (False, True):
+        judge.encode_special_tokens = not special
+        for text in texts:
+            ids = judge.encode(text, add_special_tokens=False).ids
+            assert tokenizer.encode(text, special="allow" if special else "as_text") == ids, text
+            if not of_bytes:
+                assert tokenizer.decode(ids) == judge.decode(ids, skip_special_tokens=False)
+    return tokenizer
+
+
+@pytest.fixture(params=KINDS)
+def made(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return KINDS[request.param]
+
+
+def loads(folder: Path, made: dict[str, Any]) -> Tokenizer:
+    return assert_like(folder, judge_of(folder), texts_of(made))
+
+
+def saved(folder: Path, made: dict[str, Any]) -> None:
+    """What is written has the same ids in `tokenizers`, and the same digest here."""
+    tokenizer = Tokenizer.load(folder)
+    tokenizer.save(folder.parent / "saved")
+    assert assert_like(folder.parent / "saved", judge_of(folder), texts_of(made)).digest == tokenizer.digest
+    assert judge_of(folder.parent / "saved").get_vocab() == judge_of(folder).get_vocab()
+
+
+def golden(folder: Path, made: dict[str, Any]) -> None:
+    """The golden vectors have each token that is found in a text, and stop no build."""
+    tokenizer = Tokenizer.load(folder)
+    tokenizer.save(folder.parent / "saved")
+    found = make_golden(folder.parent / "saved", tokenizer, {})
+    write_golden(found, folder.parent / "saved")
+    check_golden(folder.parent / "saved", tokenizer)
+    ids = {id for one in found.vectors for id in one.ids}
+    own = [one["content"] for one in made["added_tokens"] if not one["special"]]
+    assert {judge_of(folder).token_to_id(text) for text in own} <= ids
+    assert (found.engines["tiktoken"] is not None) == bool(own or tokenizer.steps is None)
+    assert read_golden(folder.parent / "saved") == found
+
+
+def compares(folder: Path, made: dict[str, Any]) -> None:
+    """Two tokenizers of which one lacks the added tokens differ, and the same ones do not."""
+    tokenizer = Tokenizer.load(folder)
+    assert not compare(tokenizer, tokenizer, []).ids_differ
+    plain = written(folder.parent / "plain", document(vocab=made["model"]["vocab"], normalizer=made["normalizer"]))
+    own = [one for one in made["added_tokens"] if not one["special"]]
+    assert compare(tokenizer, Tokenizer.load(plain), []).ids_differ or not own
+    assert check_tokenizer(folder)["special_tokens"] == tokenizer.special_tokens
+
+
+def trims(folder: Path, made: dict[str, Any]) -> None:
+    """Without a token of the vocabulary, the judge of the new file gives its ids, and all added tokens are there."""
+    tokenizer = Tokenizer.load(folder)
+    if tokenizer.model is None:
+        return
+    trim(tokenizer, [0] * (tokenizer.id_max + 1), keep=tokenizer.vocab_size - 1).tokenizer.save(
+        folder.parent / "trimmed"
+    )
+    assert_like(folder.parent / "trimmed", judge_of(folder.parent / "trimmed"), texts_of(made))
+    assert {one.text for one in Tokenizer.load(folder.parent / "trimmed").added_tokens} == {
+        one["content"] for one in made["added_tokens"]
+    }
+
+
+def extends(folder: Path, made: dict[str, Any]) -> None:
+    """With more tokens, the old ones have their ids in the judge's eyes, too."""
+    tokenizer = Tokenizer.load(folder)
+    counter = Counter("gpt2")
+    counter.update(["the cat the cat the hat"] * 9)
+    if tokenizer.model is None:
+        return
+    [longer] = extend(tokenizer, counter.finish(), tokenizer.vocab_size + 2, Goal()).tokenizers
+    longer.save(folder.parent / "extended")
+    assert_like(folder.parent / "extended", judge_of(folder.parent / "extended"), texts_of(made))
+    assert judge_of(folder).get_vocab().items() <= judge_of(folder.parent / "extended").get_vocab().items()
+
+
+def exports(folder: Path, made: dict[str, Any]) -> None:
+    """Each format holds the same ids, or is refused by name."""
+    texts, written_in = texts_of(made), []
+    for format in FORMATS:
+        try:
+            files = convert(folder, folder.parent / format, format)
+        except TokenizerError as refused:
+            assert "cannot become" in str(refused), refused
+            continue
+        written_in.append(format)
+        back = read_form(files[0], "gpt2" if format == "vocab-merges" else None).tokenizer
+        judge = judge_of(folder)
+        for special in (False, True):
+            if special and format == "vocab-merges":  # which does not say that a token is special
+                assert back.tokens == Tokenizer.load(folder).tokens
+                continue
+            judge.encode_special_tokens = not special
+            for text in texts:
+                ids = judge.encode(text, add_special_tokens=False).ids
+                assert back.encode(text, special="allow" if special else "as_text") == ids, (format, text)
+    assert "tokenizer.json" in written_in
+
+
+def reaches(folder: Path, made: dict[str, Any]) -> None:
+    """The texts that conform compares lead to each id that a text leads to."""
+    tokenizer = Tokenizer.load(folder)
+    texts = texts_of_tokens(tokenizer).values()
+    assert all(around(one["content"]) in texts for one in made["added_tokens"])
+    reached = {id for text in texts for id in tokenizer.encode(text, special="allow")}
+    parts = {id for id, token in tokenizer.tokens.items() if len(token) == 1 and token[0] > 127}
+    assert {id for text in texts_of(made) for id in tokenizer.encode(text, special="allow")} <= reached | parts
+
+
+@pytest.mark.parametrize("do", [loads, saved, golden, compares, trims, extends, exports, reaches])
+def test_an_added_token_has_the_id_of_tokenizers(
+    tmp_path: Path, made: dict[str, Any], do: Callable[[Path, dict[str, Any]], None]
+) -> None:
+    folder = written(tmp_path / "tokenizer", made)
+    do(folder, made)
