@@ -13,6 +13,7 @@ from transformers import AutoTokenizer, GPT2Tokenizer
 
 from tests.builders.character_tokenizers import document as trained_characters
 from tests.builders.pieces import PIECES, PLAIN
+from tests.builders.tekken import tekken_file
 from tests.builders.tokenizer_files import DOCUMENT, ISOLATED, changed, loaded, split
 from tests.builders.trained import TOKENIZER
 from tokenmill import Tokenizer, _core
@@ -109,19 +110,6 @@ def test_a_folder_with_the_files_of_several_programs_is_refused(tmp_path: Path) 
         TokenizerError, match=r"expected one file .* found tokenizer\.gguf, tokenizer\.model\. Name one"
     ):
         read_form(tmp_path / "there")
-
-
-def tekken_file(tmp_path: Path, special: Any) -> Path:
-    """A tekken.json of the 256 bytes, ab and, beyond default_vocab_size, a space with ab."""
-    tokens = [*(bytes([byte]) for byte in range(256)), b"ab", b" ab"]
-    vocab = [
-        {"rank": rank, "token_bytes": base64.b64encode(token).decode(), "token_str": None}
-        for rank, token in enumerate(tokens)
-    ]
-    config = {"pattern": r" ?\p{L}+|\s|.", "default_vocab_size": 260, "default_num_special_tokens": 3}
-    path = tmp_path / "tekken.json"
-    path.write_text(json.dumps({"config": config, "vocab": vocab, "special_tokens": special}), encoding="utf-8")
-    return path
 
 
 def test_a_tekken_json_has_its_special_tokens_before_the_others(tmp_path: Path) -> None:

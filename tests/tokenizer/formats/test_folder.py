@@ -14,6 +14,8 @@ from transformers import AutoTokenizer
 from tests.builders.chats import needs_new_transformers
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.errors import TokenizerError
+from tokenmill.tokenizer.chat_files import chat_templates_of, special_names
+from tokenmill.tokenizer.conversions.convert import convert, read_form
 from tokenmill.tokenizer.formats.folder import content_of
 from tokenmill.tokenizer.formats.transformers_classes import built_by, class_of
 
@@ -78,7 +80,20 @@ def of_words() -> dict[str, Any]:
     return found
 
 
-DOCUMENTS = {one.__name__: one() for one in (byte_level, with_digits, with_added, of_characters, of_words)}
+def behind_a_gap() -> dict[str, Any]:
+    """A special token of the vocabulary has an id behind a gap, as in cl100k_base, and add_tokens gave another one the next id."""
+    document = byte_level()
+    last = max(document["model"]["vocab"].values()) + 16
+    document["model"]["vocab"]["<|last|>"] = last
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    document["added_tokens"] += [
+        {"id": last + i, "content": text, **flags} for i, text in enumerate(("<|last|>", "<|im_start|>"))
+    ]
+    return document
+
+
+KINDS = (byte_level, with_digits, with_added, behind_a_gap, of_characters, of_words)
+DOCUMENTS = {one.__name__: one() for one in KINDS}
 
 
 def token(content: str, **flags: bool) -> dict[str, Any]:
@@ -227,10 +242,58 @@ def test_a_folder_gives_what_auto_tokenizer_gives_or_is_refused(tmp_path: Path, 
         one.id: (one.text, one.special, one.normalized, one.lstrip, one.rstrip, one.single_word)
         for one in ours.added_tokens
     }
+    assert {name: judge.special_tokens_map.get(name) for name in special_names(made)} == special_names(made)
+    assert special_names(made).get("eos_token") == judge.eos_token
     assert added == {
         id: (one.content, one.special, one.normalized, one.lstrip, one.rstrip, one.single_word)
         for id, one in judge.added_tokens_decoder.items()
     }
+
+
+def vocab_and_merges(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> Path:
+    model = DOCUMENTS["byte_level"]["model"]
+    folder.mkdir()
+    for name, content in {"vocab.json": model["vocab"], **files}.items():
+        (folder / name).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+    merges = "\n".join(["#version: 0.2", *(" ".join(pair) for pair in model["merges"]), ""])
+    (folder / "merges.txt").write_text(merges, encoding="utf-8")
+    return folder
+
+
+@needs_new_transformers
+@pytest.mark.parametrize("case", CASES)
+def test_vocab_and_merges_give_what_auto_tokenizer_gives_or_are_refused(tmp_path: Path, case: str) -> None:
+    folder = vocab_and_merges(tmp_path / "tokenizer", CASES[case])
+    (folder / "chat_template.jinja").write_text("{{ messages }}", encoding="utf-8")
+    made = tmp_path / "made"
+    try:
+        judge: Any = AutoTokenizer.from_pretrained(folder)
+    except Exception as error:  # noqa: BLE001 — whatever transformers raises for what it cannot read
+        pytest.skip(f"transformers reads no such folder: {error}")
+    if len(judge) < len(DOCUMENTS["byte_level"]["model"]["vocab"]):
+        pytest.skip("the class takes no vocabulary from vocab.json")
+    try:
+        convert(folder, made)
+    except TokenizerError as error:
+        assert str(folder) in str(error)
+        if "Give --pattern" not in str(error):
+            return
+        convert(folder, made, pattern="gpt2")
+    ours = Tokenizer.load(made)
+    for text in TEXTS:
+        assert ours.encode(text, special="allow") == judge(text, add_special_tokens=False)["input_ids"], text
+    assert {one.text: (one.id, one.special) for one in ours.added_tokens} == {
+        one.content: (id, one.special) for id, one in judge.added_tokens_decoder.items()
+    }
+    assert special_names(made).get("eos_token") == judge.eos_token
+    assert chat_templates_of(made) == {"default": judge.chat_template}
+
+
+def test_a_pattern_that_contradicts_the_files_beside_it_is_refused(tmp_path: Path) -> None:
+    folder = vocab_and_merges(tmp_path / "tokenizer", {"tokenizer_config.json": {"tokenizer_class": "Qwen2Tokenizer"}})
+    with pytest.raises(TokenizerError, match="AutoTokenizer splits text in another way than --pattern says"):
+        read_form(folder, "gpt2")
+    assert read_form(folder, "qwen2").tokenizer.steps == read_form(folder).tokenizer.steps
 
 
 def test_of_a_byte_level_tokenizer_only_these_folders_are_refused(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from tokenmill.errors import TokenizerError
 from tokenmill.storage.atomic import write_atomic
@@ -11,7 +13,7 @@ from tokenmill.tokenizer.chat_files import CHAT_TEMPLATE_FILE, DEFAULT, chat_tem
 from tokenmill.tokenizer.conversions import gguf, sentencepiece_model, tekken, vocab_merges
 from tokenmill.tokenizer.conversions.forms import Form
 from tokenmill.tokenizer.conversions.gguf_reading import read_gguf
-from tokenmill.tokenizer.formats.folder import names_in
+from tokenmill.tokenizer.formats.folder import lacking, names_in, with_folder
 from tokenmill.tokenizer.reading import read_json
 from tokenmill.tokenizer.tokenizer import CACHE_MB_MAX, Tokenizer
 
@@ -24,7 +26,7 @@ _WRITERS: dict[str, Callable[[Form], dict[str, bytes]]] = {
 }
 FORMATS = (TOKENIZER_JSON, *_WRITERS)
 """What a tokenizer can be converted to."""
-_OTHERS = ("*.gguf", "*.model", tekken.NAME, "vocab.json")
+_OTHERS = ("*.gguf", "*.model", tekken.NAMES, "vocab.json")
 _NAMES = ("eos_token", "bos_token", "pad_token", "unk_token")
 
 
@@ -57,19 +59,25 @@ def write_form(form: Form, directory: Path, format: str) -> list[Path]:
 
 def read_form(source: Path, pattern: str | None = None) -> Form:
     """Reads a tokenizer in any format that `convert` takes. Raises TokenizerError."""
-    source = _file_of(source)
+    folder, source = source, _file_of(source)
     names: dict[str, str] = {}
     template = None
     if source.suffix == ".model":
         document, names = sentencepiece_model.read_model_file(source)
     elif source.suffix == ".gguf":
         document, names, template = read_gguf(source)
-    elif source.name == tekken.NAME:
+    elif fnmatchcase(source.name, tekken.NAMES):
         document, names = tekken.read_tekken(source)
     elif source.name == "vocab.json":
-        document = vocab_merges.document_of(source, pattern)
+        document = asked = vocab_merges.document_of(source, pattern)
     else:
         return loaded(source, pattern)
+    if folder != source:
+        names |= names_in(folder)
+        template = chat_templates_of(folder).get(DEFAULT, template)
+        document = _with_files_beside(document, source)
+    if source.name == "vocab.json":
+        vocab_merges.check_split(document, asked, source)
     content = json.dumps(document, ensure_ascii=False).encode()
     return Form(Tokenizer.of(read_json(content, str(source)), str(source), CACHE_MB_MAX), str(source), names, template)
 
@@ -82,8 +90,27 @@ def _file_of(source: Path) -> Path:
     files = sorted(file for glob in _OTHERS for file in source.glob(glob))
     if len(files) > 1:
         names = ", ".join(file.name for file in files)
-        raise TokenizerError(source, f"expected one file of a tokenizer; found {names}.", f"Name one: {files[0]}.")
+        raise TokenizerError(
+            source,
+            f"expected one file of a tokenizer; found {names}.",
+            f"Name one, which then counts alone: {files[0]}.",
+        )
     return followed(source, files[0].name) if files else source
+
+
+def _with_files_beside(document: dict[str, Any], source: Path) -> dict[str, Any]:
+    """The tokenizer.json of a file in a folder. AutoTokenizer makes it of vocab.json and the files beside it, which add tokens and
+    say how text is split. Raises TokenizerError if they add tokens to a file of another kind, which has its own."""
+    if source.name == "vocab.json":
+        return with_folder(document, source.parent, source.name)
+    if tokens := lacking(document, source.parent):
+        raise TokenizerError(
+            source.parent,
+            f"the files beside {source.name} name tokens that it lacks, such as {tokens[0]!r:.60}.",
+            "Write a tokenizer.json with save_pretrained of transformers, which has them. "
+            f"Or name {source} itself: then it counts alone.",
+        )
+    return document
 
 
 def loaded(source: Path, pattern: str | None = None) -> Form:

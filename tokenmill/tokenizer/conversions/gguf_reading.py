@@ -155,6 +155,12 @@ class _Reader:
         if self._take(len(MAGIC)) != MAGIC:
             raise TokenizerError(self._place, "expected a GGUF file; found another kind.")
         version, _, n_fields = self._numbers("<IQQ")
+        if int.from_bytes(struct.pack("<I", version), "big") in _VERSIONS:
+            raise TokenizerError(
+                self._place,
+                "expected a little-endian GGUF; found a big-endian one, whose byte order is the other way round.",
+                "Take the little-endian file of the same model, or swap it with gguf_convert_endian of llama.cpp.",
+            )
         if version not in _VERSIONS:
             raise TokenizerError(self._place, f"expected GGUF version 2 or 3; found {version}.")
         if n_fields > _FIELDS_MAX:

@@ -111,6 +111,7 @@ def pieces_of(form: Form) -> tuple[list[Piece], bool]:
         kinds[unknown] = Kind.UNKNOWN
     if model.get("byte_fallback"):
         kinds |= {vocab[text]: Kind.BYTE for text in BYTE_TOKENS if text in vocab}
+    _check_found_alike(form, [one for one in added if not one["special"]], kinds)
     texts = {id: text for text, id in vocab.items()} | {one["id"]: one["content"] for one in added}
     if sorted(texts) != list(range(len(texts))):
         raise form.cannot("a vocabulary of pieces", "model.vocab", "some ids below the largest have no token")
@@ -128,6 +129,20 @@ def pieces_of(form: Form) -> tuple[list[Piece], bool]:
         ):
             return pieces, adds_mark
     raise form.cannot("a vocabulary of pieces", "normalizer", f"it makes {MARK} of spaces, and changes nothing else")
+
+
+def _check_found_alike(form: Form, found: list[dict[str, Any]], kinds: dict[int, Kind]) -> None:
+    """Raises TokenizerError for an added token that is found in other places of a text than a user-defined piece."""
+    for one in found:
+        why = None
+        if one["normalized"]:
+            why = "is searched for after normalizing"
+        elif one["single_word"] or one["lstrip"] or one["rstrip"]:
+            why = "has flags that a piece lacks"
+        elif kinds[one["id"]] is not Kind.USER_DEFINED:
+            why = f"would be a piece of the kind {kinds[one['id']].name}, which no text becomes"
+        if why is not None:
+            raise form.cannot("a vocabulary of pieces", "added_tokens", f"{one['content']!r:.60} {why}")
 
 
 def _normalizer(asked: Normalization) -> dict[str, Any]:

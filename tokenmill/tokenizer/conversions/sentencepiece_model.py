@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.conversions.forms import Form, id_of
-from tokenmill.tokenizer.conversions.pieces import Kind, Normalization, Piece, document_of, pieces_of
+from tokenmill.tokenizer.conversions.pieces import MARK, Kind, Normalization, Piece, document_of, pieces_of
 from tokenmill.tokenizer.conversions.protobuf import field, fields_of, fixed32
 from tokenmill_reader.regular_files import read
 
@@ -77,6 +77,15 @@ def _piece(found: dict[int, int | bytes], place: str) -> Piece:
 def files_of(form: Form) -> dict[str, bytes]:
     """The file tokenizer.model. Raises TokenizerError if SentencePiece would give other ids."""
     pieces, adds_mark = pieces_of(form)
+    for piece in pieces:
+        if piece.kind is not Kind.USER_DEFINED:
+            continue
+        if adds_mark:
+            why = f"it puts a space in front of a whole text alone, and not behind {piece.text!r:.60}"
+            raise form.cannot("a SentencePiece model", "added_tokens", why)
+        if " " in piece.text or MARK in piece.text:
+            why = f"it makes {MARK} of each space before it searches for {piece.text!r:.60}"
+            raise form.cannot("a SentencePiece model", "added_tokens", why)
     return {"tokenizer.model": _content(form, pieces, adds_mark)}
 
 

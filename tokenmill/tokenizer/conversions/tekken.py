@@ -19,6 +19,8 @@ from tokenmill.tokenizer.model import Model
 from tokenmill_reader.regular_files import read
 
 NAME = "tekken.json"
+NAMES = "tekken*.json"
+"""A pattern of the names under which such files are published, such as tekken_240911.json."""
 _Token = TypeVar("_Token", str, bytes)
 _UNLISTED_MAX = 2**16
 """A file may have so many special tokens without a text, or as many as it has tokens: mistral-common makes up a text for each."""

@@ -38,19 +38,32 @@ def files_of(form: Form) -> dict[str, bytes]:
 
 
 def document_of(path: Path, pattern: str | None) -> dict[str, Any]:
-    """The tokenizer.json of a vocab.json with the merges.txt beside it. Raises TokenizerError, also without a pattern."""
-    if pattern is None:
-        names = ", ".join(patterns.names())
-        raise TokenizerError(path, "does not say how text is split.", f"Give --pattern: {names}, or a regex.")
+    """The tokenizer.json of a vocab.json with the merges.txt beside it; without a pattern, its pre_tokenizer is None. Raises
+    TokenizerError."""
     vocab = parse(read(path), str(path))
     check(vocab, Each([int]), f"{path}: ")
     return {
         "version": "1.0",
         "added_tokens": [],
-        "pre_tokenizer": pre_tokenizer_of(patterns.steps_of(pattern), False),
+        "pre_tokenizer": None if pattern is None else pre_tokenizer_of(patterns.steps_of(pattern), False),
         "decoder": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
         "model": {"type": "BPE", "vocab": vocab, "merges": _merges(followed(path.parent, _MERGES_FILE))},
     }
+
+
+def check_split(document: dict[str, Any], before: dict[str, Any], path: Path) -> None:
+    """Raises TokenizerError without a split, and for one by the files beside a vocab.json that differs from the one `before`, which
+    was asked for."""
+    asked, found = before["pre_tokenizer"], document["pre_tokenizer"]
+    if found is None:
+        names = ", ".join(patterns.names())
+        raise TokenizerError(path, "does not say how text is split.", f"Give --pattern: {names}, or a regex.")
+    if asked is not None and asked != found:
+        raise TokenizerError(
+            path.parent,
+            "by the files beside vocab.json, AutoTokenizer splits text in another way than --pattern says.",
+            f"Leave --pattern out, or name {path} itself: then it counts alone.",
+        )
 
 
 def _merges(path: Path) -> list[list[str]]:

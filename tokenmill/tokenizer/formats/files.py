@@ -13,8 +13,8 @@ from tokenmill_reader.regular_files import read
 
 _CODE = ("tokenizer.py", "tokenization*.py", "tokenizer*.pkl", "tokenizer*.pickle")
 _CONFIG = "tokenizer_config.json"
-_OTHERS = ("vocab.json", "merges.txt", "tekken.json")
-_CONVERT = "Make a tokenizer.json of it once: tokenmill convert FILE NEW_FOLDER. Then name NEW_FOLDER."
+_OTHERS = re.compile(r"vocab\.json|merges\.txt|tekken.*\.json|.*\.(model|gguf)")
+_CONVERT = "Make a tokenizer.json of it once: tokenmill convert {} NEW_FOLDER. Then name NEW_FOLDER."
 _RANK = re.compile(rb"[A-Za-z0-9+/]+={0,2} \d+\r?\n")
 _PROTOBUF = b"\n"
 """The first byte of a SentencePiece model: its first field is a piece."""
@@ -39,10 +39,14 @@ def read_tokenizer_file(file: Path) -> bytes:
         names = sorted(entry.name for entry in parent.iterdir()) if parent.is_dir() else []
         near = difflib.get_close_matches(place.name, names, n=3, cutoff=0.4) or names[:3]
         hint = f" Nearest there: {', '.join(near)}." if near else ""
-        if place.name == "tokenizer.json" and (
-            other := [name for name in names if name in _OTHERS or name.endswith((".model", ".gguf"))]
-        ):
-            hint = f" There is {' and '.join(other)}. {_CONVERT}"
+        if place.name == "tokenizer.json" and (other := [name for name in names if _OTHERS.fullmatch(name)]):
+            hint = f" There is {' and '.join(other)}. {_CONVERT.format(parent)}"
+        elif place.name == "tokenizer.json" and (ranks := [name for name in names if name.endswith(".tiktoken")]):
+            hint = (
+                f" Name {parent / ranks[0]} itself, with pattern= (--pattern) and the special tokens, which it lacks."
+            )
+        elif place.name == "tokenizer.json" and "vocab.txt" in names:
+            hint = " Of vocab.txt, save_pretrained of transformers writes a tokenizer.json with all tokens."
         if place.name == "tokenizer.json" and "manifest.json" in names:
             hint = f" This is a token dataset. Name the folder of its tokenizer, such as {parent.parent / 'tokenizer'}."
         if "@" in place.name:
@@ -72,7 +76,7 @@ def _check_kind(file: Path, content: bytes) -> None:
             "Copy it to a file whose name ends with .tiktoken, and give pattern= (--pattern).",
         )
     if content.startswith(_PROTOBUF) and (file.suffix == ".model" or b"<unk>" in content[:_HEAD_BYTES]):
-        raise TokenizerError(file, "is a SentencePiece model; expected a tokenizer.json.", _CONVERT)
+        raise TokenizerError(file, "is a SentencePiece model; expected a tokenizer.json.", _CONVERT.format(file))
 
 
 def _check_beside(file: Path) -> None:
