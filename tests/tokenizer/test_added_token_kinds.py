@@ -19,6 +19,7 @@ from tokenmill.counts.counter import Counter
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.conversions.convert import FORMATS, convert, read_form
 from tokenmill.tokenizer.model import CHARACTERS, bytes_of
+from tokenmill.tokenizer.remapping import Remapping
 from tokenmill.training.bpe import Goal, extend
 from tokenmill.training.trim import trim
 
@@ -219,7 +220,23 @@ def reaches(folder: Path, made: dict[str, Any]) -> None:
     assert {id for text in texts_of(made) for id in tokenizer.encode(text, special="allow")} <= reached | parts
 
 
-@pytest.mark.parametrize("do", [loads, saved, golden, compares, trims, extends, exports, reaches])
+def remaps(folder: Path, made: dict[str, Any]) -> None:
+    """Ids become those of a trimmed tokenizer, or the refusal says to encode again."""
+    tokenizer = Tokenizer.load(folder)
+    if tokenizer.model is None:
+        return
+    smaller = trim(tokenizer, [0] * (tokenizer.id_max + 1), keep=tokenizer.vocab_size - 1).tokenizer
+    texts = texts_of(made)
+    try:
+        remapping = Remapping(tokenizer, smaller)
+    except TokenizerError as refused:
+        assert "Encode the documents again" in str(refused)
+        assert "made by merges" in next(name for name, one in KINDS.items() if one is made)
+        return
+    assert remapping(tokenizer.encode_batch(texts)).ids.to_pylist() == smaller.encode_batch(texts).to_pylist()
+
+
+@pytest.mark.parametrize("do", [loads, saved, golden, compares, trims, extends, exports, reaches, remaps])
 def test_an_added_token_has_the_id_of_tokenizers(
     tmp_path: Path, made: dict[str, Any], do: Callable[[Path, dict[str, Any]], None]
 ) -> None:

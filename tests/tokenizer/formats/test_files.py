@@ -31,6 +31,22 @@ def test_a_folder_without_a_tokenizer_json_says_how_to_make_one(tmp_path: Path, 
         Tokenizer.load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("tekken_240911.json", "tokenmill convert /"),
+        ("cl100k_base.tiktoken", r"Name /.*cl100k_base\.tiktoken itself, with pattern= \(--pattern\)"),
+        ("vocab.txt", "save_pretrained of transformers writes a tokenizer.json with all tokens"),
+    ],
+)
+def test_a_folder_with_another_file_of_a_tokenizer_says_what_keeps_all_tokens(
+    tmp_path: Path, name: str, hint: str
+) -> None:
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(TokenizerError, match=hint):
+        Tokenizer.load(tmp_path)
+
+
 def test_a_folder_of_a_token_dataset_is_named_as_such(tmp_path: Path) -> None:
     (tmp_path / "tokens").mkdir()
     (tmp_path / "tokens/manifest.json").write_text("{}")
