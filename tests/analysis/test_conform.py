@@ -17,7 +17,7 @@ import tokenmill
 from tests.builders.small_tokenizer import small_tokenizer, with_card
 from tokenmill import Tokenizer
 from tokenmill.analysis.conform import conform
-from tokenmill.analysis.conform_texts import generated_texts
+from tokenmill.analysis.conform_texts import generated_texts, texts_of_tokens
 from tokenmill.cli.main import main
 from tokenmill.conform import compare as comparing
 from tokenmill.conform.answer import Result
@@ -366,6 +366,15 @@ def test_no_file_beside_the_program_is_imported_as_a_library(folder: Path, tmp_p
     (folder / "tokenizers.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')", encoding="utf-8")
     assert by_program(folder, "--with", "tokenizers")[1]["tokenizers"]["verdict"] == "same"
     assert not (tmp_path / "ran").exists()
+
+
+def test_every_token_that_a_text_leads_to_is_in_a_text_that_is_compared(made: Path) -> None:
+    tokenizer = Tokenizer.load(made)
+    reached = {id for text in texts_of_tokens(tokenizer).values() for id in tokenizer.encode(text, special="allow")}
+    never = {token for id, token in tokenizer.tokens.items() if id not in reached}
+    in_no_utf8 = {bytes([byte]) for byte in (0xC0, 0xC1, *range(0xF5, 0x100))}
+    assert in_no_utf8 <= never and len(never - in_no_utf8) < 10
+    assert all(len(token) > 1 for token in never - in_no_utf8)
 
 
 def test_generated_texts_are_the_same_each_time_and_have_what_libraries_split_otherwise() -> None:

@@ -1,7 +1,8 @@
 """Texts on which libraries may disagree: some drawn at random from a fixed seed, others of the tokens of a tokenizer."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from tokenmill.artifacts.golden_texts import HARD, PANEL, around
 from tokenmill.errors import TokenizerError
@@ -9,6 +10,9 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _SEED = 51
 _TOKENS_PER_TEXT = 64
+_HEADS = (b"", b"\xc3", b"\xe4", b"\xe4\xb8", b"\xf1", b"\xf0\x9f", b"\xf0\x9f\x98")
+_TAILS = (b"", b"\x80", b"\xa0", b"\x90", b"\x80\x80", b"\xa0\x80", b"\x90\x80\x80", b"\x80\x80\x80")
+"""Bytes that make whole characters of most tokens that begin or end within one."""
 _PIECES_MAX = 8
 _CONTRACTIONS = ("'s", "'S", "’ll", "'re", "'VE", "don't", "'ſ", "I'm", "'", "d'", "''t")
 _SPACES = (" ", "  ", "   ", "\t", "\u00a0", "\u2003", "\u3000", "\u200b", "\u0085", "\x0b", "\x1c", " \t ")
@@ -36,23 +40,35 @@ _RANGES = (
 
 def texts_of_tokens(tokenizer: Tokenizer) -> dict[str, str]:
     """Texts by name that lead to every id that the text of a token leads to: each added token at both ends, inside words, doubled
-    and with spaces, and all tokens, with line ends between or, where these change an id, alone."""
+    and with spaces, and all tokens, with line ends between or, where these change an id, alone. A part of a character is
+    completed."""
     added = {f"added/{one.id}": around(one.text) for one in tokenizer.added_tokens}
     texts = {id: text for id, token in tokenizer.tokens.items() if (text := _text_of(tokenizer, id, token))}
     ids = [*texts]
     groups = [ids[start : start + _TOKENS_PER_TEXT] for start in range(0, len(ids), _TOKENS_PER_TEXT)]
     together = {f"tokens/{group[0]}": "\n".join(texts[id] for id in group) for group in groups}
     reached = {id for text in [*added.values(), *together.values()] for id in _ids(tokenizer, text)}
-    alone = {f"token/{id}": text for id, text in texts.items() if id not in reached and id in _ids(tokenizer, text)}
-    return added | together | alone
+    alone = {}
+    for id in tokenizer.tokens.keys() - reached:
+        tried = iter([texts[id]]) if id in texts else _completed(tokenizer.tokens[id])
+        leading = next((text for text in tried if id in _ids(tokenizer, text)), None)
+        if leading is not None:
+            alone[f"token/{id}"] = leading
+    return added | together | dict(sorted(alone.items()))
 
 
 def _text_of(tokenizer: Tokenizer, id: int, token: bytes) -> str:
     """The text that a token stands for; an empty one for a part of a character."""
-    try:
-        return tokenizer.decode([id]) if tokenizer.model is None else token.decode()
-    except UnicodeDecodeError:
-        return ""
+    text = token.decode(errors="replace") if tokenizer.model is not None else tokenizer.decode([id])
+    return "" if "\ufffd" in text else text
+
+
+def _completed(token: bytes) -> Iterator[str]:
+    """Texts of bytes that begin or end within a character."""
+    for head in _HEADS:
+        for tail in _TAILS:
+            with suppress(UnicodeDecodeError):
+                yield (head + token + tail).decode()
 
 
 def _ids(tokenizer: Tokenizer, text: str) -> list[int]:

@@ -193,6 +193,8 @@ def tiktoken_engine(directory: Path, tokenizer: Tokenizer) -> Encode | str:
         return "the tokenizer is not a byte-level BPE"
     if found_in_text := texts_found(tokenizer):
         return f"it finds no added tokens in a text but special ones, and this tokenizer has {found_in_text[0]!r:.60}"
+    if flagged := [one.text for one in tokenizer.added_tokens if one.has_flags]:
+        return f"it knows no flags of added tokens, such as those of {flagged[0]!r:.60}"
     if len(tokenizer.steps) != 1:
         return f"its split is one regex, this one has {len(tokenizer.steps)} steps"
     import tiktoken
