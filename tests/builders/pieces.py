@@ -14,4 +14,4 @@ PIECES = [
     Piece("a", -5.0, Kind.NORMAL),
     Piece("b", -6.0, Kind.NORMAL),
 ]
-PLAIN = Normalization(None, adds_mark=True, joins_spaces=False)
+PLAIN = Normalization(adds_mark=True, joins_spaces=False)

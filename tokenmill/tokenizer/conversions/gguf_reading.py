@@ -130,7 +130,7 @@ def _characters(fields: _Fields, tokens: list[str]) -> dict[str, Any]:
         raise fields.wrong("tokenizer.ggml.scores", "numbers", others[0])
     pieces = [Piece(text, score, Kind(kind)) for text, score, kind in zip(tokens, scores, types, strict=True)]
     adds_mark = fields.one("tokenizer.ggml.add_space_prefix", bool, "true or false", default=True)
-    return document_of(pieces, False, Normalization(None, adds_mark, joins_spaces=False), fields.place)
+    return document_of(pieces, False, Normalization(adds_mark, joins_spaces=False), fields.place)
 
 
 _MAKE: dict[str, Callable[[_Fields, list[str]], dict[str, Any]]] = {"gpt2": _byte_level, "llama": _characters}

@@ -32,10 +32,9 @@ class Piece(NamedTuple):
 
 
 class Normalization(NamedTuple):
-    """What is done to a text. `charsmap`: SentencePiece's compiled rules in base64, None for none. `adds_mark`: a text gets a space
-    in front. `joins_spaces`: spaces at both ends go, and several become one."""
+    """What is done to a text. `adds_mark`: a text gets a space in front. `joins_spaces`: spaces at both ends are removed, and
+    several become one. Other white space stays."""
 
-    charsmap: str | None
     adds_mark: bool
     joins_spaces: bool
 
@@ -65,10 +64,12 @@ def document_of(pieces: list[Piece], is_unigram: bool, normalization: Normalizat
         for id, piece in enumerate(pieces)
         if piece.kind in (Kind.UNKNOWN, Kind.CONTROL, Kind.USER_DEFINED)
     ]
-    decoders: list[dict[str, Any]] = [{"type": "Replace", "pattern": {"String": MARK}, "content": " "}]
+    decoders: list[dict[str, Any]] = [_replaced({"String": MARK}, " ")]
     decoders += [{"type": "ByteFallback"}] if has_bytes else []
     decoders.append({"type": "Fuse"})
-    if normalization.adds_mark:
+    if normalization.joins_spaces:
+        decoders.append(_replaced({"Regex": r"\A +"}, ""))
+    elif normalization.adds_mark:
         decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
     return {
         "version": "1.0",
@@ -124,7 +125,7 @@ def pieces_of(form: Form) -> tuple[list[Piece], bool]:
     if unknown is None:
         raise form.cannot("a vocabulary of pieces", "model.unk_token", "it has no token for what is unknown")
     for adds_mark in (True, False):
-        if document.get("normalizer") == _normalizer(Normalization(None, adds_mark, False)) and not document.get(
+        if document.get("normalizer") == _normalizer(Normalization(adds_mark, False)) and not document.get(
             "pre_tokenizer"
         ):
             return pieces, adds_mark
@@ -145,14 +146,16 @@ def _check_found_alike(form: Form, found: list[dict[str, Any]], kinds: dict[int,
             raise form.cannot("a vocabulary of pieces", "added_tokens", f"{one['content']!r:.60} {why}")
 
 
-def _normalizer(asked: Normalization) -> dict[str, Any]:
+def _normalizer(normalization: Normalization) -> dict[str, Any]:
     steps: list[dict[str, Any]] = []
-    if asked.charsmap is not None:
-        steps.append({"type": "Precompiled", "precompiled_charsmap": asked.charsmap})
-    if asked.joins_spaces:
-        steps.append({"type": "Strip", "strip_left": True, "strip_right": True})
-        steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
-    if asked.adds_mark:
+    if normalization.joins_spaces:
+        steps.append(_replaced({"Regex": r"\A +|(?<= ) "}, ""))
+        steps.append(_replaced({"Regex": rf"[ {MARK}]+\z"}, ""))  # SentencePiece removes marks at the end, too
+    if normalization.adds_mark:
         steps.append({"type": "Prepend", "prepend": MARK})
-    steps.append({"type": "Replace", "pattern": {"String": " "}, "content": MARK})
+    steps.append(_replaced({"String": " "}, MARK))
     return steps[0] if len(steps) == 1 else {"type": "Sequence", "normalizers": steps}
+
+
+def _replaced(pattern: dict[str, str], content: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": pattern, "content": content}

@@ -1,6 +1,5 @@
 """SentencePiece's .model files, read and written without its library. Source: sentencepiece_model.proto."""
 
-import base64
 import math
 import struct
 from pathlib import Path
@@ -8,8 +7,9 @@ from typing import Any
 
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.conversions.forms import Form, id_of
-from tokenmill.tokenizer.conversions.pieces import MARK, Kind, Normalization, Piece, document_of, pieces_of
+from tokenmill.tokenizer.conversions.pieces import MARK, Kind, Normalization, Piece, pieces_of
 from tokenmill.tokenizer.conversions.protobuf import field, fields_of, fixed32
+from tokenmill.tokenizer.conversions.sentencepiece_steps import document_as_sentencepiece
 from tokenmill_reader.regular_files import read
 
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3  # of the model
@@ -17,7 +17,7 @@ _TEXT, _SCORE, _KIND = 1, 2, 3  # of a piece
 _MODEL_TYPE, _VOCAB_SIZE, _BYTE_FALLBACK = 3, 4, 35  # of the trainer's settings
 _SUFFIX_SPACE = 24
 _NAME, _CHARSMAP, _ADDS_MARK, _JOINS_SPACES, _ESCAPES_SPACES = 1, 2, 3, 4, 5  # of the normalizer
-_UNIGRAM, _BPE = 1, 2
+_UNIGRAM, _BPE, _WORD, _CHAR = 1, 2, 3, 4
 _IDS = {"unk_token": 40, "bos_token": 41, "eos_token": 42, "pad_token": 43}
 _DEFAULT_IDS = {"unk_token": 0, "bos_token": 1, "eos_token": 2}
 _NO_ID = 2**64 - 1  # -1
@@ -45,20 +45,32 @@ def read_model_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         raise TokenizerError(place, "ends before its settings, so it is probably cut off.", "Fetch the file again.")
     model_type = settings.get(_MODEL_TYPE, _UNIGRAM)
     if model_type not in (_UNIGRAM, _BPE):
-        raise TokenizerError(f"{place}: model_type", f"expected BPE or Unigram; found {model_type!r:.20}.")
+        name = {_WORD: "WORD", _CHAR: "CHAR"}.get(model_type) if isinstance(model_type, int) else None
+        raise TokenizerError(f"{place}: model_type", f"expected BPE or Unigram; found {name or repr(model_type):.20}.")
+    _check_settings(settings, normalizer, place)
+    normalization = Normalization(
+        adds_mark=bool(normalizer.get(_ADDS_MARK, 1)), joins_spaces=bool(normalizer.get(_JOINS_SPACES, 1))
+    )
+    ids = {name: settings.get(number, _DEFAULT_IDS.get(name, _NO_ID)) for name, number in _IDS.items()}
+    names = {name: pieces[id].text for name, id in ids.items() if isinstance(id, int) and id < len(pieces)}
+    return document_as_sentencepiece(pieces, model_type == _UNIGRAM, normalization, place), names
+
+
+def _check_settings(settings: dict[int, int | bytes], normalizer: dict[int, int | bytes], place: str) -> None:
+    """Raises TokenizerError, naming the setting, for what no step of tokenizer.json does as SentencePiece does it."""
     if settings.get(_SUFFIX_SPACE):
         raise TokenizerError(f"{place}: treat_whitespace_as_suffix", "true; tokenizer.json has nothing like it.")
     if not normalizer.get(_ESCAPES_SPACES, 1):
         raise TokenizerError(f"{place}: escape_whitespaces", "false; expected true, as models are trained by default.")
-    charsmap = normalizer.get(_CHARSMAP, b"")
-    normalization = Normalization(
-        base64.b64encode(charsmap).decode() if isinstance(charsmap, bytes) and charsmap else None,
-        adds_mark=bool(normalizer.get(_ADDS_MARK, 1)),
-        joins_spaces=bool(normalizer.get(_JOINS_SPACES, 1)),
-    )
-    ids = {name: settings.get(number, _DEFAULT_IDS.get(name, _NO_ID)) for name, number in _IDS.items()}
-    names = {name: pieces[id].text for name, id in ids.items() if isinstance(id, int) and id < len(pieces)}
-    return document_of(pieces, model_type == _UNIGRAM, normalization, place), names
+    if normalizer.get(_CHARSMAP):
+        name = normalizer.get(_NAME, b"")
+        shown = name.decode(errors="replace") if isinstance(name, bytes) and name else "rules of its own"
+        raise TokenizerError(
+            f"{place}: normalization_rule_name",
+            f"{shown:.40}; expected identity. tokenizer.json does such rules in another way: it drops the accent of '①\u0301', "
+            "which SentencePiece keeps.",
+            "Use the tokenizer.json that is published with the model: its ids are those of the tokenizers library.",
+        )
 
 
 def _piece(found: dict[int, int | bytes], place: str) -> Piece:
