@@ -23,7 +23,7 @@ from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.conversions.convert import FORMATS, convert, read_form
 from tokenmill.tokenizer.conversions.gguf import ARRAY, BOOL, FLOAT32, INT32, PATTERNS, STRING, UINT32, _file
 from tokenmill.tokenizer.conversions.llama_cpp_hash import CHECK_TEXT
-from tokenmill.tokenizer.conversions.pieces import document_of, merges_of
+from tokenmill.tokenizer.conversions.pieces import Kind, document_of, merges_of
 
 TEXTS = ("the cat sat", "  the  mat\n\n12 345, äöü 中文 👍", "", " ", "<|endoftext|> abab")
 
@@ -155,6 +155,12 @@ def test_a_vocabulary_in_another_order_is_no_tekken_json(tmp_path: Path) -> None
         convert(file, tmp_path / "there", "tekken")
 
 
+def _unfused() -> dict[str, Any]:
+    """A tokenizer that gives each of several unknown characters a token of its own."""
+    document = document_of([one for one in PIECES if one.kind is not Kind.BYTE], False, PLAIN, "x")
+    return document | {"model": document["model"] | {"fuse_unk": False}}
+
+
 @pytest.mark.parametrize(
     ("name", "document", "format", "why"),
     [
@@ -168,6 +174,7 @@ def test_a_vocabulary_in_another_order_is_no_tekken_json(tmp_path: Path) -> None
         ("characters", trained_characters(), "vocab-merges", "it is not byte-level BPE"),
         ("bytes", DOCUMENT, "sentencepiece", "it is no BPE of characters"),
         ("few merges", trained_characters(), "sentencepiece", "would merge other pairs"),
+        ("unknown characters apart", _unfused(), "sentencepiece", "it would be True"),
     ],
 )
 def test_a_format_that_would_give_other_ids_is_refused(

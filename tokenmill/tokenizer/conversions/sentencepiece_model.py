@@ -25,11 +25,14 @@ _NO_ID = 2**64 - 1  # -1
 
 def read_model_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """The tokenizer.json of a .model file, BPE or Unigram, and its special tokens by name. Raises TokenizerError."""
-    place = str(path)
+    return _read(read(path), str(path))
+
+
+def _read(content: bytes, place: str) -> tuple[dict[str, Any], dict[str, str]]:
     pieces: list[Piece] = []
     settings: dict[int, int | bytes] = {}
     normalizer: dict[int, int | bytes] = {}
-    for number, value in fields_of(read(path), place):
+    for number, value in fields_of(content, place):
         if number not in (_PIECES, _TRAINER, _NORMALIZER):
             continue
         if isinstance(value, int):
@@ -98,7 +101,28 @@ def files_of(form: Form) -> dict[str, bytes]:
         if " " in piece.text or MARK in piece.text:
             why = f"it makes {MARK} of each space before it searches for {piece.text!r:.60}"
             raise form.cannot("a SentencePiece model", "added_tokens", why)
-    return {"tokenizer.model": _content(form, pieces, adds_mark)}
+    content = _content(form, pieces, adds_mark)
+    _check_read_back(form, content)
+    return {"tokenizer.model": content}
+
+
+def _check_read_back(form: Form, content: bytes) -> None:
+    """Raises TokenizerError unless the written file is read as the tokenizer that it was made of."""
+    read_back, _ = _read(content, form.place)
+    document = form.tokenizer.document
+    for section in ("normalizer", "pre_tokenizer", "model"):
+        expected, found = (one.get(section) or {} for one in (document, read_back))
+        for field_name, value in found.items():
+            if (expected.get(field_name) or None) != (value or None):
+                raise form.cannot("a SentencePiece model", f"{section}.{field_name}", f"it would be {value!r:.60}")
+    expected, found = (
+        {(one["id"], one["content"], one["special"]) for one in each["added_tokens"]} for each in (document, read_back)
+    )
+    if expected - found:
+        token = min(expected - found)[1]
+        raise form.cannot(
+            "a SentencePiece model", "added_tokens", f"{token!r:.60} would be found in other places there"
+        )
 
 
 def _content(form: Form, pieces: list[Piece], adds_mark: bool) -> bytes:
