@@ -1,13 +1,16 @@
 """Answers: what a template leaves out of them is told, and so is one that does not end with a token to stop at."""
 
+import re
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from tests.builders.chats import TOOLS, VARIABLES, canonical, encoded, encoder, peer, tokenizer, told
+from tests.builders.chats import learned as learned_text
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.chat.chat_encoder import ChatEncoder
+from tokenmill.chat.named import NAMED, template_text
 from tokenmill.chat.rendering import ChatSettings
 from tokenmill.corpus.reader import Batch
 from tokenmill.errors import ChatError
@@ -90,6 +93,74 @@ def test_reasoning_that_the_template_leaves_out_beside_an_answer_is_counted(tags
     late = "{% if loop.index > 3 %}" + THINKING + "{% endif %}"
     assert counts(text.replace(CALLS, CALLS + late), *messages).n_without_reasoning == 2
     assert counts(text.replace(CALLS, CALLS + THINKING), *messages).n_without_reasoning == 1
+
+
+SPLITS = {
+    "as Qwen3": "{% set parts = m.content.split('</think>') %}{% if loop.last and parts | length > 1 %}<think>"
+    "{{ parts[0].split('<think>')[-1] }}</think>{% endif %}{{ parts[-1] }}",
+    "as DeepSeek R1": SAID,
+    "as DeepSeek V3.1": "{{ m.content.split('</think>', 1)[-1] }}",
+    "without the middle": "{% set parts = m.content.split('</think>') %}{{ parts[0] }}{{ parts[-1] if parts | length > 1 }}",
+}
+AROUND_TAGS = {
+    "before a thought": ("First words. <think>why</think> Last words.", "First words."),
+    "before an empty thought": ("First words. <think></think> Last words.", "First words."),
+    "a tag in the text": ("Write </think> at the end.", "Write"),
+    "between two thoughts": ("<think>why</think> Middle. <think>how</think> Last.", "Middle."),
+    "between two tags": ("one </think> two </think> three", "two"),
+    "a thought without its beginning": ("why</think>Last words.", "why"),
+}
+
+
+@pytest.mark.parametrize("answer", AROUND_TAGS)
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("tags", [True, False])
+def test_words_around_the_tags_of_thinking_are_written_or_refused(answer: str, split: str, tags: bool) -> None:
+    """Qwen's published template, and others, split a content at </think> and drop what is elsewhere than they think."""
+    content, _ = AROUND_TAGS[answer]
+    messages = [told("user", "a"), told("assistant", content)]
+    one = encoder(template=template(SPLITS[split], tags))
+    text = peer("plain").apply_chat_template(messages, chat_template=template(SPLITS[split], tags), tokenize=False)
+    said = content.removeprefix("<think>why</think>")  # a thought that is left out is counted
+    if all(word in text for word in re.split(r"[\s.]+|</?think>", said)):
+        assert encoded(one, messages).texts[0].as_py() == text
+        return
+    with pytest.raises(ChatError, match=r"message 1 \(assistant\): .* leaves out .* begins with <think>"):
+        encoded(one, messages)
+    unlearned = [messages[0], {**messages[1], "weight": 0}]
+    assert encoded(one, [*unlearned, told("assistant", "b")]).counts.n_answers == 1
+
+
+@pytest.mark.parametrize("answer", AROUND_TAGS)
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("is_last", [True, False])
+def test_our_templates_write_the_words_around_tags_of_thinking(answer: str, name: str, is_last: bool) -> None:
+    content, piece = AROUND_TAGS[answer]
+    messages = [told("user", "a"), told("assistant", content)]
+    later = [] if is_last else [told("user", "b"), told("assistant", "c")]
+    found = learned_text(encoder(template=name), [*messages, *later])
+    said = content.removeprefix("<think>why</think>").strip() if not is_last else content.split("</think>")[-1].strip()
+    assert piece in found and said in found
+    if not content.startswith("<think>"):
+        assert content in found
+    untrained = ChatSettings(template_text(name), "assistant", VARIABLES, untrained=["reasoning"])
+    rest = content.removeprefix("<think>why</think>").strip()
+    assert rest in learned_text(ChatEncoder(tokenizer("plain"), untrained, "x"), [*messages, *later])
+
+
+def test_a_thought_with_a_tag_in_it_is_kept_or_counted() -> None:
+    messages = [told("user", "a"), told("assistant", "<think>say <think> now</think>b")]
+    for name in ("qwen3", "deepseek"):
+        assert "say <think> now" in learned_text(encoder(template=name), messages)
+    assert counts(template(SPLITS["as Qwen3"], True), *messages).n_without_reasoning == 1
+
+
+def test_each_of_several_calls_is_written() -> None:
+    """A template may write the first and the last one."""
+    middle = FIRST_CALL + LAST_CALL
+    three = [{"function": {"name": name, "arguments": {}}} for name in ("one", "two", "six")]
+    with pytest.raises(ChatError, match="writes nothing of a tool call, 'one, two, six'"):
+        counts(template(middle, True), told("user", "a"), {"role": "assistant", "tool_calls": three}, tools=TOOLS)
 
 
 def test_an_answer_that_the_template_writes_in_other_words_is_written() -> None:

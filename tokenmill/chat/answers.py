@@ -7,8 +7,11 @@ from typing import Any, Literal, NamedTuple
 Side = Literal["content", "tool_calls", "reasoning"]
 """A part of what a message says."""
 REASONING_KEYS = ("reasoning_content", "thinking")
+LAST, FIRST, MIDDLE = slice(-1, None), slice(0, 1), slice(1, -1)
+"""Which pieces of a side a template may leave out."""
 _SPACE = re.compile(r"\s*")
-END_OF_THINKING = "</think>"
+_THOUGHT = re.compile(r"(\s*<think>.*?)(</think>)(.*)", re.DOTALL)
+_TAGS = re.compile(r"(</?think>)")
 
 
 class AnswerCounts(NamedTuple):
@@ -37,11 +40,11 @@ class ModelAnswer(NamedTuple):
     reasoning: str
 
     def unseen(self, own: str | None, text: str) -> list[Side]:
-        """The sides of the answer that are not found in the text; the template may have rewritten them. `own`: the rendered
-        message; None if unknown. `text`: the whole rendered conversation."""
+        """The sides of the answer that are not found in the text, or may be there in part; the template may have rewritten them.
+        `own`: the rendered message; None if unknown. `text`: the whole rendered conversation."""
         found: list[Side] = []
         place = text if own is None else own
-        if self.content.strip() and not _has_a_word(self.content, place):
+        if self.content.strip() and (_TAGS.search(self.content) or not _has_a_word(self.content, place)):
             found.append("content")
         if self.calls and not all(
             name and (own or "").count(name) >= self.calls.count(name) for name in self.calls
@@ -51,33 +54,71 @@ class ModelAnswer(NamedTuple):
             found.append("reasoning")
         return found
 
+    def shown(self, side: Side, part: slice) -> str:
+        """The pieces of a side that `without` removes, for messages."""
+        if side == "tool_calls":
+            return ", ".join(self.calls)
+        return " ".join(_pieces(self.content if side == "content" else self.reasoning)[part])
+
 
 def answer_of(message: Mapping[str, Any]) -> ModelAnswer:
     """The parts of a message's answer."""
-    content = message.get("content")
-    thought, _, said = content.rpartition(END_OF_THINKING) if isinstance(content, str) else ("", "", "")
+    thought, _, said = _cut(message)
     calls = [one.get("function", one) for one in message.get("tool_calls") or ()]
     names = [one.get("name") if isinstance(one, dict) else None for one in calls]
-    reasoning = next((message[key] for key in REASONING_KEYS if key in message), thought.replace("<think>", ""))
+    reasoning = next((message[key] for key in REASONING_KEYS if key in message), thought.replace("<think>", "", 1))
     return ModelAnswer(said, [name if isinstance(name, str) else "" for name in names], reasoning)
 
 
-def without(message: Mapping[str, Any], side: Side, call: int = -1) -> dict[str, Any]:
-    """A copy of the message without one side of its answer, or without one of several tool calls. `call`: its index.
+def cut_thought(content: str) -> tuple[str, str, str]:
+    """The reasoning that a content begins with, its closing tag, and the rest. Tags elsewhere in a content are text.
 
-    >>> without({"content": "<think>so</think>Hi"}, "reasoning")
-    {'content': 'Hi'}
+    >>> cut_thought("<think>so</think>Hi"), cut_thought("Write </think> here.")
+    (('<think>so', '</think>', 'Hi'), ('', '', 'Write </think> here.'))
+    """
+    found = _THOUGHT.fullmatch(content)
+    return (found[1], found[2], found[3]) if found else ("", "", content)
+
+
+def _cut(message: Mapping[str, Any]) -> tuple[str, str, str]:
+    """The content as `cut_thought` cuts it, but whole beside a key with the reasoning."""
+    content = message.get("content")
+    if not isinstance(content, str):
+        return "", "", ""
+    return ("", "", content) if any(key in message for key in REASONING_KEYS) else cut_thought(content)
+
+
+def without(message: Mapping[str, Any], side: Side, part: slice) -> dict[str, Any]:
+    """A copy of the message without some pieces of one side of its answer: the calls of tools, or the texts between the tags of
+    thinking.
+
+    >>> without({"content": "<think>so</think>Hi"}, "reasoning", LAST)
+    {'content': '<think></think>Hi'}
+    >>> without({"content": "First <think>so</think>Hi"}, "content", FIRST)
+    {'content': '<think>so</think>Hi'}
     """
     if side == "tool_calls":
         kept = {key: value for key, value in message.items() if key != side}
         calls = list(message[side])
-        del calls[call]
+        del calls[part]
         return {**kept, side: calls} if calls else kept
-    thought, end, said = str(message.get("content") or "").rpartition(END_OF_THINKING)
+    if side == "reasoning" and any(key in message for key in REASONING_KEYS):
+        return {key: value for key, value in message.items() if key not in REASONING_KEYS}
+    thought, tag, said = _cut(message)
     if side == "content":
-        return {**message, "content": thought + end}
-    kept = {key: value for key, value in message.items() if key not in REASONING_KEYS}
-    return {**kept, "content": said} if "content" in message else kept
+        return {**message, "content": thought + tag + _without_pieces(said, part)}
+    return {**message, "content": _without_pieces(thought, part) + tag + said}
+
+
+def _pieces(text: str) -> list[str]:
+    return [piece for piece in _TAGS.split(text)[::2] if piece.strip()]
+
+
+def _without_pieces(text: str, part: slice) -> str:
+    pieces = _TAGS.split(text)
+    for i in [i for i in range(0, len(pieces), 2) if pieces[i].strip()][part]:
+        pieces[i] = ""
+    return "".join(pieces)
 
 
 class Stops:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
-from tokenmill.chat.answers import END_OF_THINKING, REASONING_KEYS
+from tokenmill.chat.answers import REASONING_KEYS, cut_thought
 from tokenmill.chat.conversation import Conversation
 from tokenmill.config.encode_params import AnswerPart
 
@@ -94,9 +94,11 @@ def followed(conversation: Conversation, kept: Mapping[str, bytes]) -> Followed:
 
     def message(given: dict[str, Any], i: int) -> dict[str, Any]:
         content = given.get("content")
-        if given.get("role") != "assistant" or not isinstance(content, str) or END_OF_THINKING not in content:
+        if given.get("role") != "assistant" or not isinstance(content, str):
             return follow(given, i, "content")  # type: ignore[no-any-return]
-        thought, tag, said = content.rpartition(END_OF_THINKING)
+        thought, tag, said = cut_thought(content)
+        if not tag:
+            return follow(given, i, "content")  # type: ignore[no-any-return]
         return {
             **follow({**given, "content": None}, i, "content"),
             "content": signed(thought, i, "reasoning") + tag + signed(said, i, "content"),

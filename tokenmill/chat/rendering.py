@@ -7,7 +7,7 @@ import msgspec
 import pyarrow as pa
 
 from tokenmill.chat.answer_parts import AnswerCutter, Stretch
-from tokenmill.chat.answers import AnswerCounts, Side, Stops, answer_of, without
+from tokenmill.chat.answers import FIRST, LAST, MIDDLE, AnswerCounts, Side, Stops, answer_of, without
 from tokenmill.chat.conversation import Conversation, chosen, named
 from tokenmill.chat.locator import AnswerLocator, AnswerSpan
 from tokenmill.chat.stand_ins import Guard, Guarded, strings_of
@@ -19,6 +19,11 @@ _RENDERED_OF_NOTHING, _RENDERED_OF_A_CHARACTER = 1_000_000, 16
 """The most characters that a template may write: a fixed number, and a number per character of the conversation's JSON."""
 
 _WORDS_OF: Mapping[Side, str] = {"content": "no word of its content", "tool_calls": "nothing of a tool call"}
+_TAKES_TAGS = (
+    "writes its content in part, because it takes text before a tag </think> for reasoning, and leaves out {!r:.60}. If that is "
+    "reasoning, see that the content begins with <think>, or give it the key reasoning_content; if not, take another template, or "
+    "give the message weight 0."
+)
 
 _PREFIX_CHARACTERS_MAX = 1_000_000_000
 """The limit of a conversation's characters times its trained messages, without generation tags. 1,000 messages of 280,000
@@ -226,14 +231,14 @@ class Renderer:
             if some
         }
         for side in ("content", "tool_calls"):
-            for i in left_out.get(side, ()):
-                found = answers[i].content if side == "content" else ", ".join(answers[i].calls)
-                raise ChatError(
-                    index,
-                    f"{named(conversation.messages, i)}: the chat template writes {_WORDS_OF[side]}, {found!r:.60}. See that it "
-                    f"writes message.{side}, without a mistyped name, or take another template.",
-                )
-        lost = left_out.get("reasoning", [])
+            for i, part in left_out.get(side, {}).items():
+                found = answers[i].shown(side, part)
+                what = f"writes {_WORDS_OF[side]}, {found!r:.60}. See that it writes message.{side}, without a mistyped name, or "
+                what += "take another template."
+                if side == "content" and found.strip() != answers[i].content.strip():
+                    what = _TAKES_TAGS.format(found)
+                raise ChatError(index, f"{named(conversation.messages, i)}: the chat template {what}")
+        lost = left_out.get("reasoning", {})
         for i in lost:
             if not answers[i].content.strip() and not answers[i].calls:
                 raise ChatError(
@@ -245,27 +250,29 @@ class Renderer:
 
     def _left_out(
         self, conversation: Conversation, side: Side, some: list[int], each: bool, text: str, most: int
-    ) -> list[int]:
-        """The messages among `some` of which the template leaves out a side, or the first or last of several tool calls: removing
-        it does not change the rendered text. `each`: whether to try each message on its own if leaving out all of them changes the
-        text."""
+    ) -> dict[int, slice]:
+        """The messages among `some` of which the template leaves out pieces of a side, and which: removing these does not change
+        the rendered text. `each`: whether to try each message on its own if leaving out all of them changes the text."""
 
-        def is_alike(tried: Sequence[int]) -> bool:
-            return any(is_alike_without(tried, call) for call in ((-1, 0) if side == "tool_calls" else (-1,)))
-
-        def is_alike_without(tried: Sequence[int], call: int) -> bool:
-            messages = [
-                without(message, side, call) if i in tried else message
-                for i, message in enumerate(conversation.messages)
-            ]
+        def is_alike(without_piece: Mapping[int, dict[str, Any]]) -> bool:
+            messages = [without_piece.get(i, message) for i, message in enumerate(conversation.messages)]
             try:
                 return self._template.marked(messages, conversation.tools, ("", ""), False, most) == text
             except RENDER_ERRORS:
                 return False
 
-        if is_alike(some):
-            return some
-        return [i for i in some if is_alike([i])] if each and len(some) > 1 else []
+        found: dict[int, slice] = {}
+        compared: dict[int, list[dict[str, Any]]] = {i: [conversation.messages[i]] for i in some}
+        for part in (LAST, FIRST, MIDDLE):
+            tried = {i: without(conversation.messages[i], side, part) for i in some if i not in found}
+            tried = {i: message for i, message in tried.items() if message not in compared[i]}
+            if tried and is_alike(tried):
+                found |= dict.fromkeys(tried, part)
+            elif each and len(tried) > 1:
+                found |= {i: part for i, message in tried.items() if is_alike({i: message})}
+            for i, message in tried.items():
+                compared[i].append(message)
+        return found
 
 
 def _depends(guarded: Guarded, conversation: Conversation, index: int) -> ChatError:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tokenmill.chat.answers import END_OF_THINKING, REASONING_KEYS
+from tokenmill.chat.answers import REASONING_KEYS, cut_thought
 from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.corpus.reader import Batch
 from tokenmill.errors import ChatError, CorpusError, UnitTimeoutError
@@ -80,7 +80,7 @@ def _shape(text: str) -> str:
         "a system message": any(one.get("role") in ("system", "developer") for one in messages),
         "tools": bool(conversation.get("tools")) or any(one.get("tool_calls") for one in messages),
         "reasoning": any(
-            any(one.get(key) for key in REASONING_KEYS) or END_OF_THINKING in str(one.get("content"))
+            any(one.get(key) for key in REASONING_KEYS) or cut_thought(str(one.get("content")))[1] != ""
             for one in messages
         ),
     }
