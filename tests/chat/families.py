@@ -323,6 +323,7 @@ def _calls(*calls: dict[str, Any], **more: str) -> dict[str, Any]:
 
 
 _ROME, _OSLO = _call("call0rome", "Rome"), _call("call0oslo", "Oslo")
+_BARE = {"id": "call0rome", "type": "function", "function": {"name": "sky", "arguments": {}}}
 _SUN, _RAIN = told("tool", "sun", tool_call_id="call0rome"), told("tool", "rain", tool_call_id="call0oslo")
 _PLAIN = {
     "one": [_WET, _NO],
@@ -335,11 +336,13 @@ _TOOLS = {
     "call": [_WET, _calls(_ROME)],
     "parallel": [_WET, _calls(_ROME, _OSLO), _SUN, _RAIN, _NO],
     "results": [_WET, _calls(_ROME), _SUN, _NO],
+    "bare": [_WET, _calls(_BARE), _SUN, _NO, _COLD, _calls(_BARE), _SUN, _YES],
 }
 _THINKING = {
     "last": [_WET, _NO, _COLD, {**_YES, **_WINDY}],
     "all": [_WET, {**_NO, **_SUNNY}, _COLD, {**_YES, **_WINDY}],
     "alone": [_WET, told("assistant", "", **_SUNNY)],
+    "hidden": [_WET, told("assistant", "", **_SUNNY), _COLD, _YES],
     "between": [_WET, _calls(_ROME, **_WINDY), _SUN, {**_NO, **_SUNNY}, _COLD, {**_YES, **_WINDY}],
 }
 

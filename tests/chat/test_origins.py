@@ -132,6 +132,19 @@ def test_a_hostile_message_keeps_its_origin() -> None:
     assert learned(encoder(template=without_tags("qwen3")), messages).startswith("<|im_start|>x<|im_end|>")
 
 
+@pytest.mark.parametrize("arguments", [{}, {"n": 3}, {"n": [True, None, 1.5]}, "{}", "[1]", {"": {}}])
+@pytest.mark.parametrize("n_calls", [1, 2])
+def test_a_call_without_a_letter_in_its_arguments_keeps_its_origin(arguments: Any, n_calls: int) -> None:
+    call = {"type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+    called = told("assistant", "", reasoning_content="look", tool_calls=[call] * n_calls)
+    results = [told("tool", "", name="get_weather")] * n_calls
+    messages = [told("user", "a"), called, *results, told("assistant", "dry"), told("user", "b"), called, *results]
+    for template in ("qwen3", "deepseek"):
+        found = learned(encoder(template=without_tags(template)), [*messages, *TURNS[1:]])
+        assert bare(found) == bare(learned(encoder(template=template), [*messages, *TURNS[1:]]))
+        assert found.count("get_weather") == 2 * n_calls
+
+
 def test_tool_calls_and_results_keep_their_origin() -> None:
     call = {"type": "function", "function": {"name": "weather", "arguments": {"city": "東京", "days": [1, "two"]}}}
     messages: list[dict[str, Any]] = [

@@ -85,13 +85,24 @@ class AnswerLocator:
         """What the template writes behind a conversation up to a special token, if one more message follows. Empty if it writes no
         such token there, or if where the conversation ends is not known. `longer`: the conversation with that message. `text`: the
         rendering without it."""
-        end: int | None = len(text)
         try:
-            whole = self._template.marked(longer.messages, longer.tools, ("", ""))
-            if not whole.startswith(text):
-                end = self.signed(longer, whole, index)[1].end_of(self.signed(shown, text, index)[1].text)
+            if found := self._behind(shown, longer, text, index):
+                return found
+            answer = shown.messages[-1]
+            if str(answer.get("content") or "").strip():
+                return ""
+            # The template may hide all of such an answer in a longer conversation. What follows it does not depend on its content.
+            filled = Conversation([*shown.messages[:-1], {**answer, "content": "x"}], shown.tools)
+            longer = Conversation([*filled.messages, longer.messages[-1]], longer.tools)
+            return self._behind(filled, longer, self._template.marked(filled.messages, filled.tools, ("", "")), index)
         except (*RENDER_ERRORS, ChatError):
             return ""
+
+    def _behind(self, shown: Conversation, longer: Conversation, text: str, index: int) -> str:
+        end: int | None = len(text)
+        whole = self._template.marked(longer.messages, longer.tools, ("", ""))
+        if not whole.startswith(text):
+            end = self.signed(longer, whole, index)[1].end_of(self.signed(shown, text, index)[1].text)
         return "" if end is None else whole[end : self._stops.end_of_next(whole, end)]
 
     def _between(

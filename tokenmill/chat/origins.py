@@ -176,13 +176,30 @@ class SignedText:
         template. None if it is not to be found."""
         if self.text.startswith(beginning):
             return len(beginning)
+        end = self._end_behind_text(beginning)
+        return self._end_behind_name(beginning) if end is None else end
+
+    def _end_behind_text(self, beginning: str) -> int | None:
+        """The end by the last sign that is of no name."""
         last, end = _LAST.match(beginning), 0
         if last is not None:
             first, end = self.text.find(last[1]), self.text.rfind(last[1]) + 1
             between = [sign for sign, start, _ in self._regions if first <= start < end and not _is_name(sign)]
             if not end or any(_message_of(sign) != _message_of(last[1]) for sign in between):
                 return None
-        tail = beginning if last is None else beginning[last.end() :]
+        return self._behind(end, beginning if last is None else beginning[last.end() :])
+
+    def _end_behind_name(self, beginning: str) -> int | None:
+        """The end by the last sign of all, which is of a name where a call has arguments without a letter. A template may write the
+        name again in a later message, so its places are counted."""
+        places = list(_RUNS.finditer(beginning))
+        if not places or not _is_name(places[-1][1]):
+            return None
+        n_before = sum(run[1] == places[-1][1] for run in places)
+        same = [run.end() for run in _RUNS.finditer(self.text) if run[1] == places[-1][1]]
+        return self._behind(same[n_before - 1], beginning[places[-1].end() :]) if len(same) >= n_before else None
+
+    def _behind(self, end: int, tail: str) -> int | None:
         return end + len(tail) if self.text.startswith(tail, end) else None
 
     def sides(self, start: int, end: int, plain: str) -> list[tuple[int, AnswerPart, int, int]]:
