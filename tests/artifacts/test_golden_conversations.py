@@ -45,5 +45,9 @@ def test_another_template_makes_other_conversations(tmp_path: Path, capfd: pytes
     renew_conversations(folder, tokenizer)
     assert "golden.json has no conversations, since the chat template refuses them: " in capfd.readouterr().err
     assert b"conversations" not in (folder / "golden.json").read_bytes()
+    dated = "{% if strftime_now is defined %}{{ strftime_now('%Y') }}{% endif %}"
+    (folder / CHAT_TEMPLATE_FILE).write_text(template + dated, encoding="utf-8")
+    renew_conversations(folder, tokenizer)
+    assert b"conversations" not in (folder / "golden.json").read_bytes()
     (folder / CHAT_TEMPLATE_FILE).unlink()
     assert make_golden(folder, tokenizer, {}) == read_golden(folder)

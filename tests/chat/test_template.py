@@ -3,6 +3,7 @@
 import json
 import random
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,10 @@ from tests.builders.chats import (
     tokenizer,
     told,
 )
+from tokenmill.chat.chat_encoder import ChatEncoder
+from tokenmill.chat.rendering import ChatSettings
 from tokenmill.chat.template import ChatTemplate, regions
+from tokenmill.config.encode_params import Chat
 from tokenmill.corpus.conversations import of_messages
 from tokenmill.errors import ChatError, TemplateError
 
@@ -38,6 +42,26 @@ SAME = [
 ]
 
 
+DATED = [
+    "{{ strftime_now('%Y-%m-%d') }}",
+    "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% else %}26 Jul 2024{% endif %}",
+    "{{ 'Today is ' + strftime_now('%B %-d, %Y') + '.' }}{{ strftime_now('%A %j %U %y') | upper }}",
+    "{% set ns = namespace(day=strftime_now('%d') | int) %}{{ ns.day - 1 }}",
+    "{% macro today() %}{{ strftime_now('%Y-%m-%d') }}{% endmacro %}{% set head %}{{ today() }}{% endset %}{{ head }}",
+    "{{ strftime_now('') }}{{ strftime_now('100 %%') }}{{ strftime_now('%Y') | tojson }}",
+]
+ENVIRONMENT = [
+    "{{ dict(a=1) | tojson }}{{ dict.fromkeys('ab', 0) }}{{ dict([('k', 2)]).items() | list }}",
+    "{{ messages | tojson(indent=4) }}{{ messages[0].extra | tojson(indent=0, separators=(',', ': '), sort_keys=true) }}",
+    "{{ messages[0].extra | tojson(true, 1) | safe }}{{ ('<&>' | tojson) ~ \"'\" | tojson }}{{ 'é' | tojson(ensure_ascii=true) }}",
+    "{{ messages | map(attribute='role') | join(', ') }}{{ messages | selectattr('role', 'equalto', 'user') | list | length }}",
+    "{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.next() }}{% set j = joiner('|') %}{{ j() }}x{{ j() }}y",
+    "{% if 1 > 2 %}{{ raise_exception('never') }}{% endif %}{{ messages[0].content is string }}{{ messages is iterable }}",
+    "{% set ns = namespace(**{'a': 1}) %}{{ ns.a }}{{ range(3) | list }}{{ messages[0] | items | list }}",
+    "{{ messages[0].content | string | trim | indent(2) }}{{ messages[0].get('nothing', 'n') }}{{ 7 // 2 }}{{ 'a' in 'abc' }}",
+]
+
+
 def shown(template: str, messages: list[dict[str, Any]]) -> str:
     text: str = encoded(encoder(template=template, mask="all"), messages).texts[0].as_py()
     return text
@@ -53,6 +77,60 @@ def text_of(template: str, conversation: str) -> str:
 def test_a_template_writes_what_it_writes_in_transformers(template: str) -> None:
     wanted = peer("plain").apply_chat_template(ONE, chat_template=template, tokenize=False)
     assert shown(template, ONE) == wanted
+
+
+@pytest.mark.parametrize("template", ENVIRONMENT)
+def test_every_function_of_transformers_environment_writes_the_same(template: str) -> None:
+    assert shown(template, ONE) == peer("plain").apply_chat_template(ONE, chat_template=template, tokenize=False)
+
+
+@pytest.mark.parametrize("template", DATED)
+def test_a_template_writes_the_day_that_is_set(template: str) -> None:
+    def written(day: str) -> str:
+        return ChatTemplate(template, {}, "x", day).marked(ONE, None, ("", ""))
+
+    wanted = day = ""
+    while day != str(date.today()):  # unless midnight is between
+        day = str(date.today())
+        wanted = peer("plain").apply_chat_template(ONE, chat_template=template, tokenize=False)
+    assert written(day) == wanted
+    assert written("2025-01-31") == written("2025-01-31")
+    if "%" in template.replace("%%", "").replace("{%", "").replace("%}", ""):
+        assert written("2025-01-31") != written("2024-02-29")
+
+
+@pytest.mark.parametrize("turns", ["together", "each"])
+def test_ids_have_the_day_that_is_set(turns: Any) -> None:
+    """The process that renders gets it, too, and a template may do without."""
+    text = "{% for m in messages %}{{ strftime_now('%d %b %Y') if strftime_now is defined }} {{ m.content }}</s>{% endfor %}"
+    messages = [told("user", "a"), told("assistant", "b")]
+    for day, wanted in (("2025-01-31", "31 Jan 2025"), (None, "")):
+        one = ChatEncoder(tokenizer("plain"), ChatSettings(text, "assistant", {}, turns=turns, date=day), "x")
+        assert encoded(one, messages).texts[0].as_py() == f"{wanted} a</s>{wanted} b</s>"
+    with pytest.raises(ChatError, match="%s is another number in each time zone"):
+        settings = ChatSettings("{{ strftime_now('%s') }}", "all", {}, date="2025-01-31")
+        encoded(ChatEncoder(tokenizer("plain"), settings, "x"), messages)
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ("2025-01-31", "2025-01-31"),
+        (None, None),
+        ("31 Jan 2025", "found '31 Jan 2025'; allowed: a day such as \"2025-01-31\""),
+        ("2025-02-30", "found '2025-02-30'"),
+        ("20250131", "found '20250131'"),
+        (date(2025, 1, 31), 'found 2025-01-31; allowed: "2025-01-31" in quotation marks'),
+        (datetime(2025, 1, 31), 'allowed: "2025-01-31" in quotation marks'),
+        (20250131, "string"),
+    ],
+)
+def test_a_day_is_a_date_of_the_calendar(value: object, wanted: str | None) -> None:
+    if wanted in (None, "2025-01-31"):
+        assert Chat(template="x", date=value).date == wanted
+        return
+    with pytest.raises(ValueError, match=wanted):
+        Chat(template="x", date=value)
 
 
 @needs_new_transformers
@@ -166,7 +244,7 @@ def test_special_tokens_that_cannot_be_told_from_text_are_refused(flag: str) -> 
         ("{{ ''.__class__.__mro__ }}", "unsafe"),
         ("{{ namespace(_x=1) }}", "may not have the attribute '_x'"),
         ("{% set ns = namespace() %}{% set ns._x = 1 %}", "may not have the attribute '_x'"),
-        ("{{ strftime_now('%d') }}", "may not ask the clock; give the date in the template's variables"),
+        ("{{ strftime_now('%d') }}", "may not ask the clock; give the day in encode.chat.date"),
         ("\n{{ '\\ud800' }}", r"surrogates not allowed \(chat\.jinja\)"),
         ("\n{{ messages[0].content * 10**11 }}", r"it takes more than 1 GB of memory \(chat\.jinja, line 2\)"),
         ("{% for i in range(99999) %}{{ 'abcd' * 9 }}{% endfor %}", r"more than 1,000,\d+ characters"),

@@ -71,7 +71,7 @@ def _conversations(directory: Path, tokenizer: Tokenizer) -> list[Conversation]:
     """Without the samples, which are documents of others."""
     chats = encoded_conversations(directory, tokenizer, [*PANEL.values(), *HARD.values()], _N_CONVERSATIONS)
     if chats.why:
-        say(f"golden.json has no conversations, since the chat template refuses them: {chats.why}")
+        say(f"golden.json has no conversations, since {chats.why}")
     return [
         Conversation(name=f"conversation/{i}", messages=messages, ids=ids)
         for i, (messages, ids) in enumerate(chats.encoded)

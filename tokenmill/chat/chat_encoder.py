@@ -63,7 +63,7 @@ class ChatEncoder:
         self._made_of = tokenizer, msgspec.json.encode(settings), place
         self._settings, self._mask, variables = settings, settings.mask, settings.variables
         texts = [one for one in (settings.template, settings.tool_use_template) if one is not None]
-        compiled = {text: ChatTemplate(text, variables, place) for text in texts}
+        compiled = {text: ChatTemplate(text, variables, place, settings.date) for text in texts}
         for name in dict.fromkeys(name for one in compiled.values() for name in one.token_names):
             if variables[name] and len(tokenizer.encode(str(variables[name]), special="allow")) != 1:
                 raise TemplateError(

@@ -228,7 +228,9 @@ def _renderers(way: bytes) -> tuple[Renderer | None, Renderer | None]:
     settings = given.settings
 
     def renderer(text: str | None) -> Renderer | None:
-        return None if text is None else Renderer(ChatTemplate(text, settings.variables, given.place), text, given)
+        if text is None:
+            return None
+        return Renderer(ChatTemplate(text, settings.variables, given.place, settings.date), text, given)
 
     without_tools = renderer(settings.template)
     return without_tools, renderer(settings.tool_use_template) or without_tools

@@ -53,7 +53,7 @@ class ChatSettings(msgspec.Struct, frozen=True):
     `train_key`: a key of messages that says whether they are to be learned, beside those of `conversation.chosen`. `train_next`:
     the special token behind an answer is learned, too, if the answer does not end with one.
     `turns`: whether a conversation is one sample, or one for each message that is learned. `untrained`: parts of answers that are
-    not learned.
+    not learned. `date`: the day that the template writes by `strftime_now`, as an ISO date.
     """
 
     template: str | None
@@ -64,6 +64,7 @@ class ChatSettings(msgspec.Struct, frozen=True):
     train_next: bool = False
     turns: Turns = "together"
     untrained: list[AnswerPart] = []
+    date: str | None = None
 
 
 class Way(NamedTuple):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, ItemsView, KeysView, ValuesView
+from datetime import datetime
 from types import BuiltinMethodType, MethodType
 from typing import Any
 
@@ -68,14 +69,16 @@ class _Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
         return super().wrap_str_format(value)
 
 
-def sandbox() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
-    """The environment that chat templates are compiled in."""
+def sandbox(day: str | None = None) -> jinja2.sandbox.ImmutableSandboxedEnvironment:
+    """The environment that chat templates are compiled in. `day`: the ISO date for `strftime_now`; None: that is not defined."""
     environment = _Sandbox(
         trim_blocks=True, lstrip_blocks=True, finalize=_stable, extensions=[_Generation, jinja2.ext.loopcontrols]
     )
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["namespace"] = _Namespace
+    if day is not None:
+        environment.globals["strftime_now"] = _clock(day)
     del environment.globals["lipsum"], environment.filters["random"]
     return environment
 
@@ -139,6 +142,18 @@ class _Namespace(jinja2.utils.Namespace):
 def _check_name(name: object) -> None:
     if isinstance(name, str) and name.startswith("_"):
         raise jinja2.exceptions.SecurityError(f"a namespace may not have the attribute {name!r}")
+
+
+def _clock(day: str) -> Callable[[str], str]:
+    """transformers' `strftime_now`, at the beginning of a day instead of now."""
+    midnight = datetime.fromisoformat(day)
+
+    def strftime_now(format: str) -> str:
+        if "%s" in format:
+            raise ValueError("strftime_now: %s is another number in each time zone. Write %Y-%m-%d")
+        return midnight.strftime(format)
+
+    return strftime_now
 
 
 def _raise_exception(message: object) -> None:

@@ -37,13 +37,14 @@ class Regions(NamedTuple):
 
 
 class ChatTemplate:
-    """A compiled template without clock or randomness: `strftime_now`, `lipsum` and the filter `random` are not defined."""
+    """A compiled template without clock or randomness: `lipsum` and the filter `random` are not defined, and `strftime_now` only
+    with a day."""
 
-    def __init__(self, source: str, variables: Mapping[str, Any], place: str) -> None:
-        """Raises TemplateError, whose message begins with `place`, for a template that does not compile, or that writes a token
-        like bos_token that the variables lack without testing for it."""
+    def __init__(self, source: str, variables: Mapping[str, Any], place: str, day: str | None = None) -> None:
+        """`day`: the ISO date that `strftime_now` writes. Raises TemplateError, whose message begins with `place`, for a template
+        that does not compile, or that writes a token like bos_token that the variables lack without testing for it."""
         self.place = place
-        environment = sandbox()
+        environment = sandbox(day)
         try:
             tree = environment.parse(source)
             self._template = environment.from_string(source)
@@ -126,7 +127,7 @@ class ChatTemplate:
         if isinstance(error, MemoryError):
             words = f"it takes more than {MEMORY_BYTES_MAX / 1e9:g} GB of memory"
         if isinstance(error, jinja2.UndefinedError) and "strftime_now" in words:
-            words += " (a template may not ask the clock; give the date in the template's variables)"
+            words += " (a template may not ask the clock; give the day in encode.chat.date)"
         return f"{words:.300} ({self.place_of(error)})."
 
     def place_of(self, error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from datetime import date
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -99,6 +100,26 @@ VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterV
 VariableValue = Annotated[str | bool | int | float | None, BeforeValidator(_as_variable)]
 
 
+def _no_date_of_yaml(value: object) -> object:
+    if isinstance(value, date):
+        raise ValueError(
+            f'found {value}; allowed: "{value:%Y-%m-%d}" in quotation marks, since DVC reads no dates of YAML'
+        )
+    return value
+
+
+def _is_day(text: str) -> str:
+    try:
+        if date.fromisoformat(text).isoformat() == text:
+            return text
+    except ValueError:
+        pass
+    raise ValueError(f'found {text!r}; allowed: a day such as "2025-01-31"')
+
+
+Day = Annotated[str, BeforeValidator(_no_date_of_yaml), AfterValidator(_is_day)]
+
+
 class Train(Record):
     """The parts of an answer that are trained. `end`: the special token that ends the turn."""
 
@@ -118,7 +139,8 @@ class Chat(Record):
     comes with, the name of one of tokenmill's, or a file. `turns`: whether a conversation is one sample, or one for each of its
     trained messages, with the messages up to it, or a pair of answers to one prompt. `train`: which parts of these messages are
     trained. `train_key`: one more key by which messages say whether they are trained. `stop_token`: whether answers must end with
-    a special token that is trained, and whether the one behind them is.
+    a special token that is trained, and whether the one behind them is. `date`: the day that the template writes by `strftime_now`;
+    None: it may not write one.
     """
 
     template: str = Field(min_length=1)
@@ -128,6 +150,7 @@ class Chat(Record):
     train_key: str | None = Field(default=None, min_length=1)
     stop_token: StopToken = "trained"
     variables: dict[VariableName, VariableValue] = Field(default={})
+    date: Day | None = None
     cut_max: Annotated[int | float, BeforeValidator(share_or_number)] = 0.01
 
     @field_validator("turns")

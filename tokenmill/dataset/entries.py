@@ -148,15 +148,16 @@ class ChatEntry(Record):
 
     `tool_use_template`: the tokenizer's own template for conversations with tools; `template` is null if the tokenizer has no
     other. `train_key`: encode.chat.train_key. `train_next`: whether the special token after an answer is trained. `turns`:
-    encode.chat.turns, if it is not `together`. `untrained`: the parts of answers that are not trained. Without a value, these keys
-    are missing. `answers`: sums over the files. `n_repeated`: only with `turns: each`, the tokens in samples that a longer one of
-    the same conversation follows."""
+    encode.chat.turns, if it is not `together`. `date`: encode.chat.date. `untrained`: the parts of answers that are not trained.
+    Without a value, these keys are missing. `answers`: sums over the files. `n_repeated`: only with `turns: each`, the tokens in
+    samples that a longer one of the same conversation follows."""
 
     template: str | None
     template_name: str
     mask: MaskRule
     variables: dict[str, Any]
     n_trained: int
+    date: str | None = None
     tool_use_template: str | None = None
     train_key: str | None = None
     train_next: bool = False
@@ -177,13 +178,14 @@ class ChatEntry(Record):
             "train_next": self.train_next,
             **({} if self.turns == "together" else {"turns": self.turns}),  # keys of earlier units have none
             **({"untrained": self.untrained} if self.untrained else {}),
+            **({"date": self.date} if self.date else {}),
         }
 
     def not_written(self) -> set[str]:
         """The fields that manifest.json leaves out."""
         unset = {
             name
-            for name in ("tool_use_template", "train_key", "train_next", "answers", "untrained")
+            for name in ("tool_use_template", "train_key", "train_next", "answers", "untrained", "date")
             if not getattr(self, name)
         }
         unset |= {"n_repeated"} if self.n_repeated is None else set()

@@ -40,6 +40,7 @@ def chat_entry(root: Path, params: Chat, tokenizer: Path | None = None) -> ChatE
         template_name=params.template,
         mask=params.mask,
         variables={**names, **params.variables},
+        date=params.date,
         train_key=params.train_key,
         train_next=params.stop_token == "next",
         turns=params.turns,
