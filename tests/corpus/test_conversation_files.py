@@ -16,12 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders.shards import conversation_table, shard, write_ipc, zstd
-from tokenmill.config.sources import Conversations, Reading
+from tokenmill.config.sources import Conversations, PairColumns, Reading
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
 from tokenmill.corpus.conversations import of_messages
 from tokenmill.corpus.formats import read_columns
 from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.corpus.page_sizes import rows_within
+from tokenmill.corpus.pairs import of_pair
 from tokenmill.corpus.reader import Batch, find_shards, read_batches
 from tokenmill.corpus.text_digests import text_digests
 from tokenmill.corpus.units import cut
@@ -340,6 +341,29 @@ def test_a_map_with_a_key_twice_is_a_bad_conversation(tmp_path: Path, name: str)
     assert batch.rows().to_pylist() == [0, 2]
     with pytest.raises(CorpusError, match=f"{name}, row 1: {reason} Correct the row"):
         read(tmp_path / name, conversations, None)
+
+
+PAIRS = Conversations(None, None, None, PairColumns("prompt", "chosen", "rejected"))
+
+
+@pytest.mark.parametrize("name", [name for name in WRITERS if not name.startswith("text")])
+def test_each_part_of_a_pair_may_be_one_message_in_every_format(name: str, tmp_path: Path) -> None:
+    said = {"content": "é", "name": "me", "role": "user"}
+    rows: Rows = [
+        {
+            "id": str(i),
+            "prompt": said,
+            "chosen": {"content": f"a{i}", "role": "assistant"},
+            "rejected": {"content": "b", "role": "assistant", "tool_calls": CALLS if i % 2 else None},
+        }
+        for i in range(5)
+    ]
+    WRITERS[name](tmp_path / name, rows)
+    batches = read(tmp_path / name, PAIRS, batch_bytes=400)
+    wanted = [of_pair(row["prompt"], row["chosen"], row["rejected"], None) for row in rows]
+    assert found_in(batches) == [
+        (row["id"], one.json.decode(), one.text) for row, one in zip(rows, wanted, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("depth", [0, 1])

@@ -113,7 +113,7 @@ _TYPES = {
     "messages_column": list[Any] | str,
     "tools_column": list[Any] | str | None,
     "template": str | None,
-    "pair": list[Any] | str,
+    "pair": list[Any] | dict[str, Any] | str,
     "keep_columns": str | int | float | bool | None,
 }
 
@@ -123,7 +123,7 @@ def _key(name: str, param: str) -> Key:
         case "messages_column":
             return Key(name, param, "an array of messages, or its JSON text", (list, str))
         case "pair":
-            return Key(name, param, "a text or an array of messages", (list, str))
+            return Key(name, param, "a text, a message or an array of messages", (list, dict, str))
         case "tools_column":
             of_tools = (list, str, type(None))
             return Key(name, param, "an array of tools, its JSON text, or null", of_tools, is_optional=True)

@@ -22,9 +22,9 @@ _decoder = msgspec.json.Decoder(_Side)
 
 
 def of_pair(prompt: Any, chosen: Any, rejected: Any, tools: Any) -> CanonicalConversation:
-    """Makes a pair. `prompt`: a text of the user, a list of messages, or None: then both answers have it before them. `chosen`,
-    `rejected`: a list of messages, or with a prompt a text of the assistant. Its canonical JSON is that of the conversation with
-    the chosen answer, and a key `rejected` with the other answer.
+    """Makes a pair. `prompt`: a text of the user, a message, a list of messages, or None: then both answers have it before them.
+    `chosen`, `rejected`: a list of messages, or with a prompt a message or a text of the assistant. Its canonical JSON is that of
+    the conversation with the chosen answer, and a key `rejected` with the other answer.
 
     Raises ConversationError, also for equal and for empty answers.
 
@@ -48,9 +48,10 @@ def of_pair(prompt: Any, chosen: Any, rejected: Any, tools: Any) -> CanonicalCon
 
 def _side(name: str, before: Sequence[Any], value: Any, tools: Any) -> CanonicalConversation:
     """The conversation with one of the answers."""
-    if not before and isinstance(value, str):
+    if not before and isinstance(value, str | dict):
+        found = "a text" if isinstance(value, str) else "one message"
         raise ConversationError(
-            f"{name}: expected a list of messages that begins with the prompt; found a text, and pair.prompt is not set"
+            f"{name}: expected a list of messages that begins with the prompt; found {found}, and pair.prompt is not set"
         )
     try:
         return of_messages([*before, *_messages(value, "assistant", name)], tools)
@@ -62,9 +63,11 @@ def _messages(value: Any, role: str, name: str) -> Sequence[Any]:
     """The value as a list of messages."""
     if isinstance(value, str):
         return [{"role": role, "content": value}]
+    if isinstance(value, dict) and value:
+        return [value]
     if not isinstance(value, list) or not value:
         found = type(value).__name__ if value else "nothing"
-        raise ConversationError(f"{name}: expected a text or a list of messages; found {found}")
+        raise ConversationError(f"{name}: expected a text, a message or a list of messages; found {found}")
     return value
 
 

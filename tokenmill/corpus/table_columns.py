@@ -112,7 +112,10 @@ _KINDS = {  # by the key of params.yaml
     "messages_column": _ColumnKind(
         "lists of messages (structs), or their JSON texts", lambda kind: _is_text(kind) or _is_json_list(kind)
     ),
-    "pair": _ColumnKind("strings, or lists of messages (structs)", lambda kind: _is_text(kind) or _is_json_list(kind)),
+    "pair": _ColumnKind(
+        "strings, messages (structs) or lists of them",
+        lambda kind: _is_text(kind) or _is_object(kind) or _is_json_list(kind),
+    ),
     "tools_column": _ColumnKind(
         "lists of tools (structs), or their JSON texts",
         lambda kind: _is_text(kind) or _is_json_list(kind) or bool(pa.types.is_null(kind)),
