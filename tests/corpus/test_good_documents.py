@@ -4,18 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tokenmill.config.source_params import Source
-from tokenmill.config.sources import DocumentSource
+from tests.builders.units import documents_of, unit_of
 from tokenmill.corpus.drop import DropLine, DropList
-from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import Batch
-from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.units import Piece, Unit
 from tokenmill.errors import CorpusError
 
-SOURCE = DocumentSource(None, (), "text", "id", None, "as_text", 1.0, None, None, None)
-LIMITS = Limits(10_000, 10_000)
 FILES = {
     "a.txt": b"one",
     "b.jsonl": b'{"id": "x", "text": "two"}\n{"id": "y", "text": "three"}\n',
@@ -25,19 +19,6 @@ FILES = {
     "f.txt": b"six",
 }
 TEXTS = ["one", "two", "three", "vi\u00e9r", "six"]
-
-
-def unit_of(folder: Path, files: dict[str, bytes]) -> Unit:
-    pieces = []
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-        pieces.append(Piece(Shard(folder / name, name, len(content), SOURCE), None, ""))
-    return Unit("unit", "unit", tuple(pieces))
-
-
-def documents_of(unit: Unit, drops: DropList, limits: Limits = LIMITS, on_bad: str = "quarantine") -> GoodDocuments:
-    source = Source.model_construct(on_bad_document=on_bad, on_bad_shard="fail")
-    return GoodDocuments(unit, source, limits, lambda _bytes, _tokens: None, drops.finder)
 
 
 def rows_of(batches: list[Batch]) -> list[tuple[int, int, str, str]]:

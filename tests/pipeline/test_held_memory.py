@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.builders.talks import TALKS, hold_talks, write_talks
+from tests.builders.units import SOURCE, documents_of, unit_of
 from tests.conftest import Project
-from tests.corpus.test_good_documents import SOURCE, documents_of, unit_of
 from tokenmill.chat import isolated
 from tokenmill.corpus.drop import DropLine, DropList
 from tokenmill.corpus.limits import BATCH_BYTES, VALUE_BYTES_MAX, Limits
