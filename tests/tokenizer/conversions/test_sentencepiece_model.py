@@ -67,6 +67,7 @@ A, B = ("a", -1.0, Kind.NORMAL), ("b", -2.0, Kind.NORMAL)
     [
         ((A, ("#", 0.0, Kind.CONTROL)), {}, "'#' is a control piece of one character"),
         ((A, B, ("ab", 0.0, Kind.UNUSED)), {}, "'ab' is unused; sentencepiece makes it"),
+        ((A, B, ("ab", -3.0, Kind.NORMAL), ("ba", -3.0, Kind.NORMAL)), {}, "'ab' and 'ba' have the same score"),
         ((A, ("a  b", 0.0, Kind.USER_DEFINED)), {"joins": True}, "has several spaces in a row"),
         (
             (A, B, ("ab", -3.0, Kind.NORMAL), ("ba", -4.0, Kind.NORMAL), ("aba", 0.0, Kind.UNUSED)),

@@ -27,6 +27,7 @@ def document_as_sentencepiece(
     symbols = [piece.text for piece in pieces if piece.kind is Kind.USER_DEFINED]
     _check_pieces(pieces, is_unigram, normalization, place)
     document = document_of(pieces, is_unigram, normalization, place)
+    _check_ties(document["model"].get("merges", []), pieces, place)
     if is_unigram:
         document["model"]["vocab"] = _scored(pieces)
         found = [*_usable(pieces), *symbols]
@@ -111,6 +112,23 @@ def _check_no_overlap(symbols: list[str], place: str) -> None:
                     place,
                     f"the user-defined symbol {symbol!r:.60} ends as one begins; where they overlap in a text, sentencepiece "
                     "chooses by the rounding of its scores, which tokenizer.json does not have.",
+                    _FIX,
+                )
+
+
+def _check_ties(merges: list[list[str]], pieces: list[Piece], place: str) -> None:
+    """Raises TokenizerError if merges make two pieces of the same score that share a character, and so may overlap in a text.
+    sentencepiece makes the left one first, where merges of tokenizer.json have an order."""
+    by_score: dict[float, dict[str, str]] = defaultdict(dict)  # the first piece by each of its characters
+    scores = {piece.text: piece.score for piece in pieces}
+    for text in dict.fromkeys(left + right for left, right in merges):
+        score = scores[text]
+        for character in text:
+            if (other := by_score[score].setdefault(character, text)) != text:
+                raise TokenizerError(
+                    place,
+                    f"the pieces {other!r:.60} and {text!r:.60} have the same score; where they overlap in a text, sentencepiece "
+                    "makes the left one, which tokenizer.json cannot.",
                     _FIX,
                 )
 
