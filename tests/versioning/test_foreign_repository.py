@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -241,6 +242,51 @@ def test_a_nested_repository_and_a_remote_of_an_output_are_not_looked_at(foreign
     foreign.commit()
     foreign.fetch(tmp_path / "out")
     assert (tmp_path / "out/tokenizer.json").is_file()
+
+
+BROKEN = {
+    "a list": b"outs: [",
+    "not UTF-8": b"outs: \xff",
+    "aliases": BOMB.encode(),
+    "a link": "../params.yaml",
+    "a link to nothing": "nowhere: [",
+    "a link out of the repository": "/etc/passwd",
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("recorded", ["data/tokenizer.dvc", "dvc.lock"])
+def test_projects_links_and_broken_files_beside_the_one_that_is_meant_do_not_matter(
+    foreign: Foreign, tmp_path: Path, kind: str, recorded: str
+) -> None:
+    """As in a repository of programs, which has templates of projects, and their parameters as links."""
+    if recorded == "dvc.lock":
+        (foreign.root / "data/tokenizer.dvc").rename(tmp_path / "moved")
+        [md5] = re.findall("md5: (.*)", (tmp_path / "moved").read_text(encoding="utf-8"))[:1]
+        stage = {"cmd": "x", "outs": [{"path": "data/tokenizer", "hash": "md5", "md5": md5}]}
+        (foreign.root / "dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": {"x": stage}}), encoding="utf-8")
+    (foreign.root / "params.yaml").write_text("a: 1\n", encoding="utf-8")
+    (foreign.root / "program/template/.dvc").mkdir(parents=True)
+    beside = {"program/template/", "data/"}
+    names = {f"{folder}{name}" for folder in beside for name in ("dvc.yaml", "dvc.lock", "params.yaml", "a.dvc")} | {
+        "a.dvc"
+    }
+    for name in names:
+        path, content = foreign.root / name, BROKEN[kind]
+        if isinstance(content, str):
+            path.symlink_to(content)
+        else:
+            path.write_bytes(content)
+    foreign.commit()
+    foreign.fetch(tmp_path / "out", f"file://{foreign.root}" if recorded == "dvc.lock" else None)
+    assert (tmp_path / "out/tokenizer.json").is_file()
+
+
+def test_a_broken_file_is_named_where_nothing_else_has_the_record(foreign: Foreign, tmp_path: Path) -> None:
+    (foreign.root / "data/tokenizer.dvc").write_text("outs: [", encoding="utf-8")
+    foreign.commit()
+    with pytest.raises(VersionsError, match=r"(?s)data/tokenizer\.dvc: .*line 1"):
+        foreign.fetch(tmp_path / "out")
 
 
 def test_an_object_with_other_bytes_than_its_name_says_is_refused(foreign: Foreign, tmp_path: Path) -> None:

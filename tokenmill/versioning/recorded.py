@@ -70,9 +70,13 @@ def artifact_path(tree: Tree, name: str) -> str:
 
 
 def find(tree: Tree, path: str) -> Recorded | None:
-    """The record of an output, or of the folder around it; None if there is none. Raises VersionsError for one without an md5: then
-    nothing but an import by DVC could say what it is, and that is not done."""
-    for place, out_path, out in _outs(tree, path):
+    """The record of an output, or of the folder around it; None if there is none. Files that cannot be read may belong to other
+    projects beside it, so they matter only if no other file has the record.
+
+    Raises VersionsError for such a file, and for a record without an md5: then nothing but an import by DVC could say what it is,
+    and that is not done."""
+    unread: list[VersionsError] = []
+    for place, out_path, out in _outs(tree, path, unread):
         if path != out_path and not path.startswith(f"{out_path}/"):
             continue
         md5 = out.get("md5")
@@ -83,20 +87,30 @@ def find(tree: Tree, path: str) -> Recorded | None:
                 "Take a version whose files DVC has recorded.",
             )
         return Recorded(md5, path.removeprefix(out_path).lstrip("/"), out.get("hash") != "md5")
+    if unread:
+        raise unread[0]
     return None
 
 
-def _outs(tree: Tree, path: str) -> Iterator[tuple[str, str, dict[Any, Any]]]:
+def _outs(tree: Tree, path: str, unread: list[VersionsError]) -> Iterator[tuple[str, str, dict[Any, Any]]]:
     """Yields the outputs that the files of DVC in the folders above a path record: the file, the path of the output, and its entry.
-    Files with the name of an output come first."""
+    Files with the name of an output come first. `unread` gets the errors of files that cannot be read."""
+
+    def mapping(name: str) -> dict[Any, Any]:
+        try:
+            return tree.mapping(name)
+        except VersionsError as error:
+            unread.append(error)
+            return {}
+
     parts = path.split("/")
     for n in range(len(parts) - 1, -1, -1):
         folder = "".join(f"{part}/" for part in parts[:n])
         likely = f"{folder}{parts[n]}{_SUFFIX}"
         for name in dict.fromkeys([likely, *tree.dvc_files(folder)]):
-            yield from _outs_of(name, folder, tree.mapping(name))
-        pipeline = _mapping(tree.mapping(f"{folder}{_PIPELINE}").get("stages"))
-        for stage, entry in _mapping(tree.mapping(f"{folder}{_LOCK}").get("stages")).items():
+            yield from _outs_of(name, folder, mapping(name))
+        pipeline = _mapping(mapping(f"{folder}{_PIPELINE}").get("stages"))
+        for stage, entry in _mapping(mapping(f"{folder}{_LOCK}").get("stages")).items():
             if isinstance(entry, dict):
                 of_stage = _mapping(pipeline.get(str(stage).partition("@")[0]))
                 yield from _outs_of(f"{folder}{_LOCK}", folder, {**entry, "wdir": of_stage.get("wdir")})
