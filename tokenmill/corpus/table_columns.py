@@ -36,12 +36,20 @@ def _check(shard: Shard, schema: pa.Schema, name: str, param: str) -> None:
             f"Set {setting} in params.yaml, {whom(setting)}, {kind.remedy}.",
             setting,
         )
-    if not kind.is_right(found := schema.field(name).type):
+    found = schema.field(name).type
+    if not kind.is_right(found) and not _is_null(found):
         raise ColumnError(
             f"{shard.name}: column {name!r}: expected {kind.expected}; found {found}.",
             f"Set {setting} in params.yaml to another of {', '.join(names)}, or convert the column.",
             setting,
         )
+
+
+def _is_null(kind: pa.DataType) -> bool:
+    """Whether the type has no value but null. pandas and Spark write it for a column that is empty or has only nulls: without rows
+    there are no documents, and a row is a document that lacks the value."""
+    types = pa.types
+    return bool(types.is_null(kind) or (types.is_dictionary(kind) and types.is_null(kind.value_type)))
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -99,7 +107,7 @@ def _is_plain(kind: pa.DataType) -> bool:
     if types.is_dictionary(kind):
         kind = kind.value_type
     is_number = types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind)
-    return bool(is_number or types.is_boolean(kind) or types.is_null(kind)) or _is_string(kind)
+    return bool(is_number or types.is_boolean(kind)) or _is_string(kind)
 
 
 _IDS = _ColumnKind(
@@ -118,13 +126,9 @@ _KINDS = {  # by the key of params.yaml
     ),
     "tools_column": _ColumnKind(
         "lists of tools (structs), or their JSON texts",
-        lambda kind: _is_text(kind) or _is_json_list(kind) or bool(pa.types.is_null(kind)),
+        lambda kind: _is_text(kind) or _is_json_list(kind),
         "to one of them or to null",
     ),
     "keep_columns": _ColumnKind("strings, numbers or bools", _is_plain, "to columns that they have"),
-    "template": _ColumnKind(
-        "strings",
-        lambda kind: _is_text(kind) or bool(pa.types.is_null(kind)),
-        "so that it names columns that they have",
-    ),
+    "template": _ColumnKind("strings", _is_text, "so that it names columns that they have"),
 }
