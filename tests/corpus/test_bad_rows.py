@@ -64,7 +64,7 @@ def test_a_compressed_file_cut_anywhere_or_followed_by_junk_is_refused(tmp_path:
     (tmp_path / name).write_bytes(whole + b"junk junk junk junk junk")
     assert "damaged" in error_of(tmp_path / name)
     (tmp_path / name).write_bytes(lines)
-    assert "not compressed as its name says" in error_of(tmp_path / name)
+    assert "is plain text, not compressed; expected a ." in error_of(tmp_path / name)
     flipped = bytearray(whole)
     flipped[0] ^= 1
     (tmp_path / name).write_bytes(flipped)
@@ -84,7 +84,7 @@ BAD_TABLES: dict[str, tuple[pa.Table, list[str]]] = {
     "numbers": (pa.table({"id": ["a"], "text": [7]}), ["'text'", "expected strings", "found int64"]),
     "lists": (pa.table({"id": ["a"], "text": [["x"]]}), ["'text'", "expected strings", "found list<"]),
     "structs": (pa.table({"id": ["a"], "text": [{"x": "y"}]}), ["'text'", "expected strings", "found struct<"]),
-    "only nulls": (pa.table({"id": ["a"], "text": [None]}), ["'text'", "expected strings", "found null"]),
+    "only nulls": (pa.table({"id": ["a"], "text": [None]}), ["row 0", "'text'", "expected a value", "found null"]),
     "float ids": (pa.table({"id": [1.0], "text": ["x"]}), ["'id'", "expected strings or integers", "found double"]),
     "a null text": (pa.table({"id": ["a", "b", "c"], "text": ["x", "y", None]}), ["row 2", "'text'", "found null"]),
     "a null id": (pa.table({"id": ["a", None], "text": ["x", "y"]}), ["row 1", "'id'", "found null"]),
@@ -142,7 +142,7 @@ def test_a_table_that_is_empty_cut_or_of_another_kind_is_refused(tmp_path: Path,
     path = tmp_path / name
     for content in (b"", b"PAR1", b"ARROW1\0\0", b"hello" * 100, jsonl(HARD_ROWS), gzip.compress(b"x" * 999)):
         path.write_bytes(content)
-        assert "damaged" in error_of(path)
+        assert f"{path.suffix} file" in error_of(path)
     if name == "a.parquet":
         pq.write_table(table(HARD_ROWS * 99), path)
     else:

@@ -37,14 +37,18 @@ WRITERS: dict[str, Callable[[Path, Rows], object]] = {
     "a.jsonl": lambda path, rows: path.write_bytes(jsonl(rows)),
     "a.jsonl.gz": lambda path, rows: path.write_bytes(gzip.compress(jsonl(rows))),
     "a.jsonl.zst": lambda path, rows: path.write_bytes(zstd(jsonl(rows))),
-    "members.jsonl.gz": lambda path, rows: path.write_bytes(b"".join(gzip.compress(jsonl([row])) for row in rows)),
-    "frames.jsonl.zst": lambda path, rows: path.write_bytes(b"".join(zstd(jsonl([row])) for row in rows)),
+    "members.jsonl.gz": lambda path, rows: path.write_bytes(
+        b"".join(gzip.compress(jsonl([row])) for row in rows) or gzip.compress(b"")
+    ),
+    "frames.jsonl.zst": lambda path, rows: path.write_bytes(b"".join(zstd(jsonl([row])) for row in rows) or zstd(b"")),
     "a.NDJSON": lambda path, rows: path.write_bytes(jsonl(rows)),
     "a.jsonl.bz2": lambda path, rows: path.write_bytes(bz2.compress(jsonl(rows))),
-    "streams.jsonl.bz2": lambda path, rows: path.write_bytes(b"".join(bz2.compress(jsonl([row])) for row in rows)),
+    "streams.jsonl.bz2": lambda path, rows: path.write_bytes(
+        b"".join(bz2.compress(jsonl([row])) for row in rows) or bz2.compress(b"")
+    ),
     "a.jsonl.xz": lambda path, rows: path.write_bytes(lzma.compress(jsonl(rows))),
     "streams.ndjson.xz": lambda path, rows: path.write_bytes(
-        b"".join(lzma.compress(jsonl([row])) + bytes(8) for row in rows)
+        b"".join(lzma.compress(jsonl([row])) + bytes(8) for row in rows) or lzma.compress(b"")
     ),
     "lines.json": lambda path, rows: path.write_bytes(jsonl(rows)),
     "lines.json.zst": lambda path, rows: path.write_bytes(zstd(jsonl(rows))),
@@ -135,9 +139,7 @@ def test_a_txt_file_without_separator_is_one_document(tmp_path: Path) -> None:
     assert read(tmp_path / "a.txt", id_column=None)[0].ids is None
 
 
-@pytest.mark.parametrize(
-    "name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "a.jsonl.bz2", "a.jsonl.xz", "a.json", "a.txt", "a.txt.xz"]
-)
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.txt"])
 def test_a_file_of_no_bytes_has_no_document(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     assert read(tmp_path / name) == []

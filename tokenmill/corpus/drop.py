@@ -1,11 +1,11 @@
 """source.drop: a list of documents to leave out, each named by its id or by its digest."""
 
-import codecs
 import csv
 import io
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,10 +16,13 @@ import pyarrow.compute as pc
 
 from tokenmill.corpus.parquet_files import checked
 from tokenmill.corpus.text_digests import Keys, text_digests, text_keys
-from tokenmill.errors import CorpusError, of_the_machine
+from tokenmill.errors import CorpusError, PointerError, of_the_machine
+from tokenmill.storage.contents import HEAD_BYTES, content_of
+from tokenmill_reader.regular_files import open_regular
 
 _COLUMNS = ("id", "digest", "reason")
 _SHA256 = re.compile("[0-9a-fA-F]{64}")
+_SHA256_BYTES = 32
 
 
 class DropLine(NamedTuple):
@@ -168,9 +171,26 @@ def drop_list(root: Path, drop: str | None, has_ids: bool) -> DropList:
         )
     if not name.endswith((".csv", ".parquet")):
         raise _error(f"source.drop: {name}", "expected the suffix .csv or .parquet.", "Rename the file.")
-    read_lines = _parquet if name.endswith(".parquet") else _csv
+    is_table = name.endswith(".parquet")
+    _refuse_other(path, name, "parquet" if is_table else "text")
+    read_lines = _parquet if is_table else _csv
     lines = [_line(name, place, id, digest, reason, has_ids) for place, id, digest, reason in read_lines(path, name)]
     return DropList(lines)
+
+
+def _refuse_other(path: Path, name: str, expected: str) -> None:
+    """Raises CorpusError for a file that plainly is of another kind than its name says, and PointerError for a pointer."""
+    try:
+        with open(path, "rb", opener=open_regular) as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as error:
+        raise _error(*of_the_machine(error).inside(name)) from None
+    content = content_of(head)
+    if content is not None and content.is_pointer:
+        raise PointerError(name, f"is {content.what}.", content.fix)
+    if content is not None and content.name != expected:
+        what = f"is {content.what}; expected a {PurePath(name).suffix} file."
+        raise _error(name, what, content.fix or "Rename it to what it is.")
 
 
 def _line(name: str, place: str, id: str | None, digest: str | None, reason: str | None, has_ids: bool) -> DropLine:
@@ -182,8 +202,7 @@ def _line(name: str, place: str, id: str | None, digest: str | None, reason: str
             where, "columns id and digest: expected one of them; found none.", "Name the document, or delete the line."
         )
     if digest and not _SHA256.fullmatch(digest):
-        expected = "expected a sha256, 64 hexadecimal digits"
-        raise _error(where, f"column digest: {expected}; found {digest!r:.80}.", "Correct it.")
+        raise _no_digest(where, f"{digest!r:.80}")
     if id and not has_ids:
         raise _error(
             where,
@@ -196,7 +215,7 @@ def _line(name: str, place: str, id: str | None, digest: str | None, reason: str
 
 def _csv(path: Path, name: str) -> Iterator[tuple[str, str | None, str | None, str | None]]:
     try:
-        content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+        content = path.read_bytes().removeprefix(BOM_UTF8)
         reader = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
         columns = next(reader, [])
         _check_columns(name, columns)
@@ -229,18 +248,45 @@ def _parquet(path: Path, name: str) -> Iterator[tuple[str, str | None, str | Non
             _check_columns(name, file.schema_arrow.names)
             row = 0
             for batch in file.iter_batches():
-                columns = [
-                    batch[column].cast(pa.large_string()).to_pylist()
-                    if column in batch.schema.names
-                    else [None] * len(batch)
-                    for column in _COLUMNS
-                ]
-                for id, digest, reason in zip(*columns, strict=True):
-                    yield f"row {row}", id, digest, reason
+                ids, digests, reasons = (_values(batch, column) for column in _COLUMNS)
+                for id, digest, reason in zip(ids, digests, reasons, strict=True):
+                    place = f"row {row}"
+                    yield place, id, _hexadecimal(digest, f"{name}, {place}"), reason
                     row += 1
     except (OSError, ValueError, NotImplementedError, pa.ArrowException) as error:
         first = str(error).split("\n", 1)[0]
         raise _error(name, f"expected a .parquet file with texts; {first}.", "Make it again.") from None
+
+
+def _values(batch: pa.RecordBatch, column: str) -> list[Any]:
+    """The values of a column as texts, digests also as bytes; None for each where the column is missing."""
+    if column not in batch.schema.names:
+        return [None] * len(batch)
+    kind = batch[column].type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    types = pa.types
+    is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+    may_be_digests = column == "digest" and (is_bytes or types.is_binary_view(kind))
+    values: list[Any] = batch[column].cast(pa.large_binary() if may_be_digests else pa.large_string()).to_pylist()
+    return values
+
+
+def _hexadecimal(digest: str | bytes | None, where: str) -> str | None:
+    """A digest as text. Bytes are either the 32 of a sha256, as in data/tables/documents.parquet, or its digits in a column that
+    is not said to be text."""
+    if not isinstance(digest, bytes):
+        return digest
+    if len(digest) == _SHA256_BYTES:
+        return digest.hex()
+    if not digest.isascii():
+        raise _no_digest(where, f"{len(digest):,} bytes")
+    return digest.decode()
+
+
+def _no_digest(where: str, found: str) -> CorpusError:
+    expected = f"expected a sha256, as 64 hexadecimal digits or, in a .parquet file, {_SHA256_BYTES} bytes"
+    return _error(where, f"column digest: {expected}; found {found}.", "Correct it.")
 
 
 def _check_columns(name: str, columns: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ Parquet and Arrow files are tables. A .jsonl file has one JSON object per line (
 line or one after the other, or one array of them. A .txt file is plain text, and so is any file with format: text.
 """
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -25,18 +26,19 @@ from tokenmill.corpus.kept_values import maker_of_values
 from tokenmill.corpus.limits import UNBOUNDED, BoundedFile, Limits
 from tokenmill.corpus.line_faults import OnBadLine
 from tokenmill.corpus.makers import maker_of
+from tokenmill.corpus.other_kinds import head_of, refuse_other_bytes, refuse_other_text
 from tokenmill.corpus.page_sizes import is_of, rows_within
 from tokenmill.corpus.parquet_files import open_parquet
 from tokenmill.corpus.shard_files import open_arrow
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.table_columns import check_columns
 from tokenmill.corpus.value_sizes import check_values, is_shared, runs_within
+from tokenmill.storage.contents import HEAD_BYTES
 
 _BLOCK_BYTES = 1 << 19  # of decompressed text; jsonl.zst is read at 560 MB/s, with 128 kB at 540 and with 1 MB at 530
 _TABLE_BYTES = 4 << 20  # aim for the text of one read of a Parquet file
 _TABLE_ROWS_MAX = 1024  # because Parquet's sizes can mislead: a dictionary makes a column of long texts look small
 _BYTES_IN_PYTHON = 16  # upper bound of Arrow bytes per byte, for a quick check
-_BOM = b"\xef\xbb\xbf"
 
 
 class Columns(NamedTuple):
@@ -154,6 +156,8 @@ def _read_arrow(shard: Shard, wanted: _TableColumns, limits: Limits) -> Iterator
             yield from _columns(shard, batch, wanted, file.tell(), first_row, limits)
             first_row += len(batch)
             file.begin_batch()
+        if not is_file and file.peek_at(file.tell(), _BLOCK_BYTES).strip(b"\0"):
+            raise OSError(f"{file.n_bytes - file.tell():,} bytes are behind the end of its stream")
 
 
 def _read_json(
@@ -167,9 +171,8 @@ def _read_json(
     does not have one value per line, bad ones have only rows, and raise no error here."""
     start, first_line = (part.start, part.first_line) if part else (0, 1)
     with open_arrow(shard, part.stop if part else None) as file:
-        file.seek(start)
-        stream = decompressed(file, shard.kind.compression, limits.window_bytes_max, shard.name)
-        blocks = _blocks(stream, part.n_bytes if part else None)
+        stream = _opened(shard, file, start, limits)
+        blocks = _text_blocks(shard, stream, part)
         form, blocks = _form(blocks) if shard.kind.format == "json" else ("lines", blocks)
         if is_lines := form == "lines":
             blocks = _whole_lines(blocks, limits, lambda: f"{shard.name}, line {first_line}")
@@ -178,7 +181,7 @@ def _read_json(
         bad: list[BadDocument] = []
         read = new_reader(bad.append if has_bad or not is_lines else None)
         for lines in blocks:
-            found = read(lines.removeprefix(_BOM) if first_line == 1 else lines, first_line)
+            found = read(lines, first_line)
             first_line += found.n_line_ends
             by_row = bad if is_lines else (msgspec.structs.replace(one, line=None) for one in bad)
             yield Columns(found.texts, found.ids, file.tell() - start, [*by_row], found.messages)
@@ -189,7 +192,7 @@ def _form(blocks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
     """The layout of a .json file ("array", "objects" or "lines"), and its blocks from the beginning."""
     beginning = b""
     for block in blocks:
-        beginning = (beginning + block).removeprefix(_BOM)
+        beginning += block
         if (form := form_of(beginning)) or len(beginning) > _BLOCK_BYTES:
             return form or "lines", chain([beginning], blocks)
     return "lines", iter([beginning] if beginning else [])
@@ -198,10 +201,10 @@ def _form(blocks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
 def _read_txt(shard: Shard, reading: Reading, limits: Limits) -> Iterator[Columns]:
     first_row, separator = 0, reading.separator
     with open_arrow(shard) as file:
-        stream = decompressed(file, shard.kind.compression, limits.window_bytes_max, shard.name)
         if not separator and not shard.kind.compression:
             limits.check_document(file.size(), f"{shard.name}, row 0")
-        blocks = _blocks(stream)
+        stream = _opened(shard, file, 0, limits)
+        blocks = _text_blocks(shard, stream, None)
         for texts in _split(blocks, separator.encode(), limits, shard) if separator else _whole(blocks, limits, shard):
             ids = [shard.id_of(row, is_whole=not separator) for row in range(first_row, first_row + len(texts))]
             has_ids = reading.id_column is not None
@@ -221,6 +224,33 @@ def _whole(blocks: Iterator[bytes], limits: Limits, shard: Shard) -> Iterator[li
         limits.check_document(n_held, f"{shard.name}, row 0")
     if parts:
         yield [b"".join(parts)]
+
+
+def _opened(shard: Shard, file: Any, start: int, limits: Limits) -> Any:
+    """The stream of a file's text from byte `start` on. It has to outlive the use of `file`, which it closes at its end. Raises
+    DamagedError for a file that is of another kind than its name says; such a file is not cut into ranges."""
+    if start:
+        file.seek(start)
+        return file
+    refuse_other_bytes(shard, head_of(file))
+    return decompressed(file, shard.kind.compression, limits.window_bytes_max, shard.name)
+
+
+def _text_blocks(shard: Shard, stream: Any, part: ShardRange | None) -> Iterator[bytes]:
+    """The text of a file, or of a range of it, in blocks, without the byte order mark at the file's begin. Raises DamagedError for
+    a file in which something else than text is compressed."""
+    blocks = _blocks(stream, part.n_bytes if part else None)
+    if part is not None and part.start:
+        return blocks
+    beginning = b""
+    for block in blocks:
+        beginning += block
+        if len(beginning) >= HEAD_BYTES:
+            break
+    if shard.kind.compression:
+        refuse_other_text(shard, beginning)
+    beginning = beginning.removeprefix(BOM_UTF8)
+    return chain([beginning] if beginning else [], blocks)
 
 
 def _blocks(file: Any, n_bytes: int | None = None) -> Iterator[bytes]:

@@ -45,7 +45,7 @@ def as_lines(blocks: Iterator[bytes], is_array: bool, limits: Limits, name: str)
         whole = "its array" if is_array else "its last object"
         raise DamagedError(name, f"the file is damaged or truncated: {whole} has no end.", "Copy or make it again.")
     if rest and is_array:
-        raise DamagedError(name, f"expected nothing behind the array; found {rest[:20]!r}.", "Delete it.")
+        raise DamagedError(name, f"expected nothing behind the array; found {rest[:20]!r}.", "Copy or make it again.")
 
 
 class _Cutter:

@@ -13,6 +13,8 @@ from tokenmill.errors import CorpusError
 
 OnBadLine = Callable[[BadDocument], None]
 
+CONVERT = "Convert the file to UTF-8, or copy it again if it should be"
+_TRUNCATED = "truncated"  # in msgspec's error for JSON without an end
 _KINDS = {str: "a string", bool: "a bool", int: "an int", float: "a float", list: "an array", dict: "an object"}
 
 
@@ -64,8 +66,11 @@ def explain(shard: Shard, line: bytes, error: Exception, keys: Sequence[Key]) ->
     except UnicodeDecodeError as bad:
         return Fault(
             f"expected UTF-8; found {line[bad.start]:#04x} at byte {bad.start} of the line.",
-            "Convert the file to UTF-8, or delete the line.",
+            f"{CONVERT}.",
         )
+    if n_zeros := line.count(b"\0"):
+        words = f"found {n_zeros:,} zero bytes, as a write that did not end leaves them; expected JSON."
+        return Fault(words, "Copy or make the file again.")
     if isinstance(error, msgspec.ValidationError):
         return _wrong_value(shard, line, error, keys)
     if _has_lone_surrogate(line):
@@ -73,7 +78,12 @@ def explain(shard: Shard, line: bytes, error: Exception, keys: Sequence[Key]) ->
             "a string holds half of a surrogate pair (\\ud800 to \\udfff), which is no character and has no UTF-8.",
             "Replace it, for instance by \\ufffd, or delete the line.",
         )
-    return Fault(f"invalid JSON, {len(line)} bytes: {error}. Expected one object a line.")
+    words = f"invalid JSON, {len(line)} bytes: {error}. Expected one object a line."
+    if _TRUNCATED in str(error):
+        return Fault(
+            words, "Correct the line; copy or make the file again if it is the last one, where the file was cut off."
+        )
+    return Fault(words)
 
 
 def _wrong_value(shard: Shard, line: bytes, error: Exception, keys: Sequence[Key]) -> Fault:

@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +13,13 @@ from tokenmill.config.sources import Reading
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError, whom
 from tokenmill.corpus.formats import Columns, read_columns
 from tokenmill.corpus.limits import BATCH_BYTES, UNBOUNDED, VALUE_BYTES_MAX, Limits
-from tokenmill.corpus.line_faults import Fault
-from tokenmill.corpus.shard_files import held, open_shard
+from tokenmill.corpus.line_faults import CONVERT, Fault
+from tokenmill.corpus.other_kinds import refuse_other_file
+from tokenmill.corpus.shard_files import held
 from tokenmill.corpus.shards import Shard, ShardRange, find_shards
 from tokenmill.corpus.text_digests import text_digests
 from tokenmill.corpus.zstd_frames import later_window
 from tokenmill.errors import CorpusError, DamagedError, unreadable
-from tokenmill.storage.pointers import POINTER_BYTES_MAX, refuse_pointer
 
 __all__ = ["BadDocument", "Batch", "Shard", "ShardRange", "find_shards", "read_batches"]
 
@@ -28,7 +27,6 @@ _BATCH_ROWS_MAX = 1 << 18  # bounds batches of empty documents, which still need
 _ID_BYTES_MAX = 4 * BATCH_BYTES  # the most bytes of the ids of a batch
 TOO_LONG = "expected at most"  # says of an id that it is too long
 _TOO_LARGE_A_WINDOW = "Frame requires too much memory"  # zstd's error
-_NOT_COMPRESSED = ("incorrect header check", "Unknown frame descriptor")  # errors of zlib and zstd
 
 OnBad = Callable[[BadDocument], None]
 Drop = Callable[[int, pa.LargeStringArray, pa.LargeStringArray | None], pa.LargeStringArray]
@@ -137,11 +135,6 @@ def read_batches(
     _refuse_equal_columns(shard, reading)
     try:
         with held(shard) as opened:
-            if shard.n_bytes <= POINTER_BYTES_MAX and isinstance(
-                shard.path, Path
-            ):  # objects were checked for pointers before
-                with open_shard(opened) as file:
-                    refuse_pointer(shard.name, file)
             first_row, n_bytes = (part.first_row, part.n_bytes) if part else (0, shard.n_bytes)
             columns = read_columns(opened, reading, part, on_bad is not None, limits)
             numbered = _numbered(shard, reading, columns, first_row, on_bad, limits, drop)
@@ -151,12 +144,11 @@ def read_batches(
             raise unreadable(f"{shard.name}: {shard.path}", error) from None
         if _TOO_LARGE_A_WINDOW in str(error):
             raise later_window(shard.name) from None
-        what, fix = f"the file is damaged or truncated: {_first_line(error)}.", "Copy or make it again."
-        if any(word in str(error) for word in _NOT_COMPRESSED):
-            what = f"the file is damaged, or not compressed as its name says: {_first_line(error)}."
-            fix = "Copy, make or rename it."
-        raise DamagedError(shard.name, what, fix) from None
+        refuse_other_file(shard)
+        what = f"the file is damaged or truncated: {_first_line(error)}."
+        raise DamagedError(shard.name, what, "Copy or make it again.") from None
     except (pa.ArrowException, NotImplementedError) as error:
+        refuse_other_file(shard)
         raise DamagedError(
             shard.name,
             f"expected a whole {shard.kind.suffix} file; it is damaged, truncated or of another kind: "
@@ -280,7 +272,7 @@ def _strings(shard: Shard, column: str, array: pa.Array) -> tuple[pa.LargeString
             faults[i] = Fault(f"{what}: expected a value; found null", "Give it one, or delete the row.")
         elif isinstance(value, bytes) and (at := _first_wrong_byte(value)) is not None:
             words = f"{what}: expected UTF-8; found {value[at]:#04x} at byte {at} of the document"
-            faults[i] = Fault(words, "Convert the file to UTF-8, or delete the row.")
+            faults[i] = Fault(words, f"{CONVERT}{', or delete the row' if shard.kind.has_columns else ''}.")
     is_good = pa.array([i not in faults for i in range(len(values))])
     return pc.if_else(is_good, values, None).cast(pa.large_string()), faults
 

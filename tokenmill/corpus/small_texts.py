@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tokenmill.config.sources import Reading
 from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.other_kinds import may_be_text
 from tokenmill.corpus.units import Piece
-from tokenmill.storage.pointers import words_of_pointer
 from tokenmill_reader.regular_files import open_regular
 
 _FILE_BYTES_MAX = 1 << 16
@@ -27,7 +27,7 @@ def small_text(piece: Piece, reading: Reading, limits: Limits) -> str | None:
             content = os.read(file, shard.n_bytes + 1)
         finally:
             os.close(file)
-        is_as_listed = len(content) == shard.n_bytes and not words_of_pointer(content)
-        return content.decode() if is_as_listed else None
+        is_as_listed = len(content) == shard.n_bytes and may_be_text(content)
+        return content.decode("utf-8-sig") or None if is_as_listed else None
     except (OSError, UnicodeDecodeError):
         return None

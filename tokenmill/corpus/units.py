@@ -21,13 +21,13 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from tokenmill.config.sources import DocumentSource
+from tokenmill.corpus.other_kinds import head_of, may_be_text, refuse_pointer
 from tokenmill.corpus.shard_files import open_shard
 from tokenmill.corpus.shard_ranges import blocks, ends_chunk, line_ranges, row_group_ranges
 from tokenmill.corpus.shards import Shard, ShardRange, inside
 from tokenmill.errors import CorpusError, unreadable
 from tokenmill.storage.atomic import md5_file
 from tokenmill.storage.file_facts import Digests, Signature
-from tokenmill.storage.pointers import POINTER_BYTES_MAX, refuse_pointer
 from tokenmill.storage.retries import with_retries
 from tokenmill.storage.urls import StoredObject
 
@@ -248,10 +248,9 @@ def _look(
                     "Run `tokenmill build` again when nothing writes to it any more.",
                     code="TM207",
                 )
-            if n_bytes <= POINTER_BYTES_MAX:
-                refuse_pointer(shard.name, file)
-                file.seek(0)
-            if may_be_cut and shard.kind.is_cut_at_lines:
+            head = head_of(file)
+            refuse_pointer(shard, head)
+            if may_be_cut and shard.kind.is_cut_at_lines and may_be_text(head):
                 parts = list(line_ranges(file, shard.n_bytes, unit_bytes_max, take, stopped))
             for block in blocks(file, None, stopped):
                 take(block)

@@ -4,6 +4,7 @@ import tempfile
 import threading
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -14,8 +15,9 @@ import pyarrow as pa
 from tokenmill import _core
 from tokenmill.counts.weights import over_one_denominator
 from tokenmill.errors import CountsError
+from tokenmill.storage.contents import HEAD_BYTES, content_of
 from tokenmill_reader.checked_parquet import parquet_file
-from tokenmill_reader.regular_files import naming
+from tokenmill_reader.regular_files import naming, open_regular
 
 SCHEMA = pa.schema([pa.field("pretoken", pa.binary(), nullable=False), pa.field("count", pa.uint64(), nullable=False)])
 
@@ -206,6 +208,14 @@ def _read_group(file: Any, i: int, path: Path) -> pa.Table:
 
 
 def damaged(path: Path, error: Exception) -> CountsError:
-    """The error for a file that is not readable as Parquet."""
+    """The error for a file that is not readable as Parquet, which says what it is if its first bytes tell."""
+    with suppress(OSError), open(path, "rb", opener=open_regular) as file:
+        content = content_of(file.read(HEAD_BYTES))
+        if content is not None and content.is_pointer:
+            return CountsError(path, f"is {content.what}.", content.fix, code="TM214")
+        if content is not None and content.name != "parquet":
+            return CountsError(
+                path, f"is {content.what}; expected Parquet.", "Delete the file and run `tokenmill build`."
+            )
     problem = str(error).splitlines()[0].rstrip(".")
     return CountsError(path, f"not readable as Parquet: {problem}.", "Delete the file and run `tokenmill build`.")

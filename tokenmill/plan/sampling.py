@@ -12,6 +12,7 @@ from tokenmill.config.source_params import Source
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import without
 from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.other_kinds import head_of, may_be_text
 from tokenmill.corpus.parquet_files import read_metadata
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.shard_files import open_shard
@@ -193,6 +194,8 @@ def _part(shard: Shard, text_bytes_max: int, rng: random.Random) -> ShardRange |
     """A range that begins at a random place; None for a shard to be read from its beginning."""
     if shard.kind.is_cut_at_lines and shard.n_bytes > 2 * text_bytes_max:
         with open_shard(shard) as file:
+            if not may_be_text(head_of(file)):
+                return None  # reading from the beginning will report the error
             file.seek(rng.randrange(shard.n_bytes - 2 * text_bytes_max))
             file.readline()
             start = file.tell()

@@ -1,9 +1,6 @@
 """Recognizes small files that stand for a file which is not downloaded: pointers of Git LFS and of git-annex."""
 
 import re
-from typing import IO
-
-from tokenmill.errors import PointerError
 
 POINTER_BYTES_MAX = 1024
 """A larger file is no pointer (github.com/git-lfs/git-lfs, docs/spec.md). One of git-annex is shorter still."""
@@ -21,16 +18,10 @@ def words_of_pointer(content: bytes) -> tuple[str, str] | None:
     if len(content) > POINTER_BYTES_MAX:
         return None
     if _LFS.fullmatch(content):
-        return "is a pointer of Git LFS, not the file itself.", "Run `git lfs pull`."
+        return "a pointer of Git LFS, not the file itself", "Run `git lfs pull`."
     if _ANNEX.fullmatch(content):
-        return "is a pointer of git-annex, not the file itself.", "Run `git annex get`."
+        return "a pointer of git-annex, not the file itself", "Run `git annex get`."
     return None
-
-
-def refuse_pointer(name: str, file: IO[bytes]) -> None:
-    """Raises PointerError if the open file of documents is a pointer. Moves the file's position."""
-    if words := words_of_pointer(file.read(POINTER_BYTES_MAX + 1)):
-        raise PointerError(name, *words)
 
 
 def how_to_restore(target: str) -> str:

@@ -73,11 +73,3 @@ def test_an_added_token_that_pieces_would_find_elsewhere_is_refused(tmp_path: Pa
     (file,) = convert(tmp_path, tmp_path / "there", format)
     for text in ("ab<sep>ab", "<sep> a b <sep><sep>b", "a▁b a bb", "<0x41><unk>"):
         assert read_form(file).tokenizer.encode(text) == tokenizer.encode(text)
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_a_big_endian_gguf_is_named(tmp_path: Path, version: int) -> None:
-    file = tmp_path / "model.gguf"
-    file.write_bytes(b"GGUF" + version.to_bytes(4, "big") + bytes(16))
-    with pytest.raises(TokenizerError, match="a big-endian one"):
-        read_form(file)

@@ -10,23 +10,25 @@ from typing import Any, BinaryIO, TypeVar
 from tokenmill.errors import TokenizerError, shown
 from tokenmill.pretokenizers import patterns
 from tokenmill.pretokenizers.json_steps import pre_tokenizer_of
+from tokenmill.storage.contents import HEAD_BYTES
 from tokenmill.tokenizer.conversions.forms import plain_added
 from tokenmill.tokenizer.conversions.gguf import ARRAY, BOOL, FLOAT32, IDS, INT32, MAGIC, PATTERNS, STRING, UINT32
 from tokenmill.tokenizer.conversions.pieces import Kind, Normalization, Piece, document_of
+from tokenmill.tokenizer.formats.other_kinds import refuse_other
 from tokenmill_reader.regular_files import open_regular
 
 _NUMBERS = {
-    0: "<B",
-    1: "<b",
-    2: "<H",
-    3: "<h",
-    UINT32: "<I",
-    INT32: "<i",
-    FLOAT32: "<f",
-    BOOL: "<?",
-    10: "<Q",
-    11: "<q",
-    12: "<d",
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    UINT32: "I",
+    INT32: "i",
+    FLOAT32: "f",
+    BOOL: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
 }
 _T = TypeVar("_T")
 _VERSIONS = (2, 3)
@@ -144,30 +146,31 @@ _USED = {
 
 
 class _Reader:
-    """Reads the keys and values at the begin of a GGUF file, with bounds."""
+    """Reads the keys and values at the begin of a GGUF file, with bounds. The version, a small number, tells the order of bytes:
+    files for big-endian machines have all numbers in theirs."""
 
     def __init__(self, file: BinaryIO, place: str) -> None:
-        self._file, self._place = file, place
+        self._file, self._place, self._order = file, place, "<"
         self._left = min(_BYTES_MAX, os.fstat(file.fileno()).st_size)
 
     def fields(self) -> dict[str, Any]:
         """The values by their keys."""
+        head = self._file.read(HEAD_BYTES)
+        self._file.seek(0)
+        refuse_other(self._place, head, "a GGUF file")
         if self._take(len(MAGIC)) != MAGIC:
             raise TokenizerError(self._place, "expected a GGUF file; found another kind.")
-        version, _, n_fields = self._numbers("<IQQ")
-        if int.from_bytes(struct.pack("<I", version), "big") in _VERSIONS:
-            raise TokenizerError(
-                self._place,
-                "expected a little-endian GGUF; found a big-endian one, whose byte order is the other way round.",
-                "Take the little-endian file of the same model, or swap it with gguf_convert_endian of llama.cpp.",
-            )
+        (version,) = self._numbers("I")
+        if (swapped := int.from_bytes(version.to_bytes(4, "little"), "big")) in _VERSIONS:
+            self._order, version = ">", swapped
+        _, n_fields = self._numbers("QQ")
         if version not in _VERSIONS:
             raise TokenizerError(self._place, f"expected GGUF version 2 or 3; found {version}.")
         if n_fields > _FIELDS_MAX:
             raise self._damaged(f"{n_fields:,} keys")
         found: dict[str, Any] = {}
         for _ in range(n_fields):
-            key, (kind,) = self._string(), self._numbers("<I")
+            key, (kind,) = self._string(), self._numbers("I")
             if key in found:
                 raise self._damaged(f"the key {key!r:.60} twice")
             found[key] = None
@@ -180,13 +183,13 @@ class _Reader:
     def _pass(self, kind: int) -> None:
         """Passes over a value that nobody looks at."""
         if kind == STRING:
-            self._take(*self._numbers("<Q"))
+            self._take(*self._numbers("Q"))
         elif kind in _NUMBERS:
-            self._take(struct.calcsize(_NUMBERS[kind]))
+            self._take(struct.calcsize(f"<{_NUMBERS[kind]}"))
         elif kind == ARRAY:
-            inner, n_items = self._numbers("<IQ")
+            inner, n_items = self._numbers("IQ")
             if inner in _NUMBERS:
-                self._take(struct.calcsize(_NUMBERS[inner]) * n_items)
+                self._take(struct.calcsize(f"<{_NUMBERS[inner]}") * n_items)
             else:
                 for _ in range(n_items):
                     self._pass(inner)
@@ -200,24 +203,25 @@ class _Reader:
             return self._numbers(_NUMBERS[kind])[0]
         if kind != ARRAY:
             raise self._damaged(f"a value of the type {kind}")
-        inner, n_items = self._numbers("<IQ")
+        inner, n_items = self._numbers("IQ")
         if n_items > _ITEMS_MAX:
             raise self._damaged(f"{n_items:,} values in a list")
         if inner == STRING:
             return [self._string() for _ in range(n_items)]
         if inner not in _NUMBERS:
             raise self._damaged(f"a list of the type {inner}")
-        one = struct.Struct(_NUMBERS[inner])
+        one = struct.Struct(f"{self._order}{_NUMBERS[inner]}")
         return [value for (value,) in one.iter_unpack(self._take(one.size * n_items))]
 
     def _string(self) -> str:
-        content = self._take(*self._numbers("<Q"))
+        content = self._take(*self._numbers("Q"))
         try:
             return content.decode()
         except UnicodeDecodeError:
             raise self._damaged("bytes that are no UTF-8") from None
 
     def _numbers(self, layout: str) -> tuple[Any, ...]:
+        layout = f"{self._order}{layout}"
         return struct.unpack(layout, self._take(struct.calcsize(layout)))
 
     def _take(self, n_bytes: int) -> bytes:

@@ -10,6 +10,7 @@ from tokenmill.tokenizer.conversions.forms import Form, id_of
 from tokenmill.tokenizer.conversions.pieces import MARK, Kind, Normalization, Piece, pieces_of
 from tokenmill.tokenizer.conversions.protobuf import field, fields_of, fixed32
 from tokenmill.tokenizer.conversions.sentencepiece_steps import document_as_sentencepiece
+from tokenmill.tokenizer.formats.other_kinds import refuse_other
 from tokenmill_reader.regular_files import read
 
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3  # of the model
@@ -32,6 +33,7 @@ def _read(content: bytes, place: str) -> tuple[dict[str, Any], dict[str, str]]:
     pieces: list[Piece] = []
     settings: dict[int, int | bytes] = {}
     normalizer: dict[int, int | bytes] = {}
+    refuse_other(place, content, "a SentencePiece model")
     for number, value in fields_of(content, place):
         if number not in (_PIECES, _TRAINER, _NORMALIZER):
             continue

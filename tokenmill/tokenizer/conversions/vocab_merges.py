@@ -9,6 +9,7 @@ from tokenmill.pretokenizers import patterns
 from tokenmill.pretokenizers.json_steps import pre_tokenizer_of
 from tokenmill.storage.followed import followed
 from tokenmill.tokenizer.conversions.forms import Form, not_merged
+from tokenmill.tokenizer.formats.other_kinds import refuse_mark, refuse_other
 from tokenmill.tokenizer.formats.strict_json import Each, check, parse
 from tokenmill_reader.regular_files import read
 
@@ -68,7 +69,10 @@ def check_split(document: dict[str, Any], before: dict[str, Any], path: Path) ->
 
 def _merges(path: Path) -> list[list[str]]:
     try:
-        lines = read(path).decode().split("\n")
+        content = read(path)
+        refuse_other(path, content, "text")
+        refuse_mark(path, content)
+        lines = content.decode().split("\n")
     except FileNotFoundError:
         raise TokenizerError(path, "missing; vocab.json alone does not say how bytes become tokens.") from None
     except UnicodeDecodeError as error:

@@ -7,14 +7,13 @@ from pathlib import Path
 
 from tokenmill.errors import TokenizerError
 from tokenmill.storage.followed import followed
-from tokenmill.storage.pointers import words_of_pointer
+from tokenmill.tokenizer.formats.other_kinds import CONVERT, refuse_mark, refuse_other
 from tokenmill.tokenizer.formats.strict_json import parse
 from tokenmill_reader.regular_files import read
 
 _CODE = ("tokenizer.py", "tokenization*.py", "tokenizer*.pkl", "tokenizer*.pickle")
 _CONFIG = "tokenizer_config.json"
 _OTHERS = re.compile(r"vocab\.json|merges\.txt|tekken.*\.json|.*\.(model|gguf)")
-_CONVERT = "Make a tokenizer.json of it once: tokenmill convert {} NEW_FOLDER. Then name NEW_FOLDER."
 _RANK = re.compile(rb"[A-Za-z0-9+/]+={0,2} \d+\r?\n")
 _PROTOBUF = b"\n"
 """The first byte of a SentencePiece model: its first field is a piece."""
@@ -40,7 +39,7 @@ def read_tokenizer_file(file: Path) -> bytes:
         near = difflib.get_close_matches(place.name, names, n=3, cutoff=0.4) or names[:3]
         hint = f" Nearest there: {', '.join(near)}." if near else ""
         if place.name == "tokenizer.json" and (other := [name for name in names if _OTHERS.fullmatch(name)]):
-            hint = f" There is {' and '.join(other)}. {_CONVERT.format(parent)}"
+            hint = f" There is {' and '.join(other)}. {CONVERT.format(parent)}"
         elif place.name == "tokenizer.json" and (ranks := [name for name in names if name.endswith(".tiktoken")]):
             hint = (
                 f" Name {parent / ranks[0]} itself, with pattern= (--pattern) and the special tokens, which it lacks."
@@ -56,15 +55,11 @@ def read_tokenizer_file(file: Path) -> bytes:
         raise TokenizerError(f"{file.absolute()!s:.200}", f"cannot be read: {error.strerror}.") from None
     except ValueError as error:  # the path has a NUL or a lone surrogate
         raise TokenizerError(f"{str(file)!r:.200}", f"not a valid path: {error}.") from None
-    _refuse_pointer(file, content)
+    refuse_other(file.absolute(), content, "text" if file.suffix == ".tiktoken" else "JSON")
+    refuse_mark(file.absolute(), content)
     _check_kind(file, content)
     _check_beside(file)
     return content
-
-
-def _refuse_pointer(file: Path, content: bytes) -> None:
-    if words := words_of_pointer(content):
-        raise TokenizerError(file.absolute(), *words, code="TM214")
 
 
 def _check_kind(file: Path, content: bytes) -> None:
@@ -76,7 +71,7 @@ def _check_kind(file: Path, content: bytes) -> None:
             "Copy it to a file whose name ends with .tiktoken, and give pattern= (--pattern).",
         )
     if content.startswith(_PROTOBUF) and (file.suffix == ".model" or b"<unk>" in content[:_HEAD_BYTES]):
-        raise TokenizerError(file, "is a SentencePiece model; expected a tokenizer.json.", _CONVERT.format(file))
+        raise TokenizerError(file, "is a SentencePiece model; expected a tokenizer.json.", CONVERT.format(file))
 
 
 def _check_beside(file: Path) -> None:
@@ -91,6 +86,5 @@ def _check_beside(file: Path) -> None:
             content = read(config)
         except OSError as error:
             raise TokenizerError(config, f"cannot be read: {error.strerror}.") from None
-        _refuse_pointer(config, content)
         if "auto_map" in parse(content, str(config)):
             raise TokenizerError(f"{config}: auto_map", f"names code to run; {hint}")

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from tokenmill.errors import TokenizerError, shown
 from tokenmill.storage.followed import followed
 from tokenmill.storage.json_files import parse_json
-from tokenmill.storage.pointers import words_of_pointer
+from tokenmill.tokenizer.formats.other_kinds import refuse_mark, refuse_other
 from tokenmill_reader.regular_files import read
 
 _DEPTH_MAX = 64
@@ -20,6 +20,8 @@ def parse(content: bytes, place: str, unchecked: tuple[str, ...] = ()) -> dict[s
 
     The depth below the fields `unchecked` (such as "model.vocab") is not checked: they are long and have checks of their own.
     """
+    refuse_other(place, content, "JSON")
+    refuse_mark(place, content)
     try:
         document = json.loads(
             content.decode(), object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite
@@ -45,8 +47,7 @@ def object_of(path: Path) -> dict[str, Any]:
         if not path.is_file():
             return {}
         content = read(path)
-        if words := words_of_pointer(content):
-            raise TokenizerError(path, *words, code="TM214")
+        refuse_other(path, content, "JSON")
         found = parse_json(content)
     except OSError as error:
         raise TokenizerError(path, f"cannot be read: {error.strerror}.") from None

@@ -1,0 +1,28 @@
+"""Refuses files of tokenizers that are of another kind than is read."""
+
+from codecs import BOM_UTF8
+from pathlib import Path
+
+from tokenmill.errors import TokenizerError
+from tokenmill.storage.contents import content_of
+
+CONVERT = "Make a tokenizer.json of it once: tokenmill convert {} NEW_FOLDER. Then name NEW_FOLDER."
+
+
+def refuse_other(place: str | Path, content: bytes, expected: str) -> None:
+    """Raises TokenizerError if a file with these bytes, of which the first ones tell, plainly is no `expected`: "JSON", "text",
+    "a SentencePiece model" or "a GGUF file"."""
+    found = content_of(content)
+    if found is not None and found.is_pointer:
+        raise TokenizerError(place, f"is {found.what}.", found.fix, code="TM214")
+    if found is None or found.what == expected or (found.name == "text" and expected in ("JSON", "text")):
+        return
+    fix = found.fix or (CONVERT.format("FILE") if found.name == "gguf" else "Fetch the file again.")
+    raise TokenizerError(place, f"is {found.what}; expected {expected}.", fix)
+
+
+def refuse_mark(place: str | Path, content: bytes) -> None:
+    """Raises TokenizerError for a text with a byte order mark at its begin, which other programs do not read."""
+    if content.startswith(BOM_UTF8):
+        fix = "Remove its first three bytes: `tail -c +4 FILE > NEW_FILE`."
+        raise TokenizerError(place, "begins with a byte order mark, with which other programs do not read it.", fix)
