@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from tokenmill.console import console
 from tokenmill.errors import ParamsError, first_finding
+from tokenmill.orchestration.settings_files import check_files
 from tokenmill_reader.object_clients import keep_off_proxies
 
 _SETTINGS = {
@@ -47,6 +48,7 @@ def load_settings() -> None:
     """Sets Prefect's settings as `quiet_environment` does, and imports Prefect. Raises ParamsError, also for a setting that Prefect
     refuses."""
     quiet_environment()
+    check_files()
     try:
         from prefect.settings import get_current_settings
 
