@@ -169,7 +169,7 @@ def test_a_defect_is_told_with_its_traceback_and_an_exit_code_of_its_own(
 
 @pytest.mark.slow
 def test_serve_prints_the_object_of_each_refresh_in_a_line(project: Project) -> None:
-    command = [sys.executable, "-m", "tokenmill", "serve", "--cron", "* * * * * *", "--json"]
+    command = [sys.executable, "-m", "tokenmill", "serve", "--cron", "* * * * *", "--json"]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     serving = subprocess.Popen(
         command, cwd=project.root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -413,7 +413,7 @@ def test_a_served_refresh_fires_at_its_time_and_tells_a_webhook_of_drift(
 ) -> None:
     commit(drifted)
     log = tmp_path / "serve.txt"
-    with started(drifted, log, "tokenmill", "serve", "--cron", "*/5 * * * * *", **server.environment) as served:
+    with started(drifted, log, "tokenmill", "serve", "--cron", "* * * * *", **server.environment) as served:
         _until(lambda: "failed" in log.read_text(encoding="utf-8"), served, log)
         assert versions(team) == []
         drifted.set(refresh__on_drift="candidate")
@@ -481,7 +481,10 @@ def _states(server: Server, deployment: str) -> set[str]:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--cron", "x"], "Expected five fields"),
+        (["--cron", "x"], "found 1 fields. Expected five fields"),
+        (["--cron", "0 2 * * * *"], "found 6 fields. Expected five fields"),
+        (["--cron", "0 2 * * *  *  *"], "found 7 fields. Expected five fields"),
+        (["--cron", "0 2 * * 9"], "Expected five fields"),
         (["--cron", "0 2 * * *", "--timezone", "Mars/Base"], "no such time zone"),
         (["--cron", "0 2 * * *", "--timezone", "Europe"], "no such time zone"),
     ],

@@ -21,6 +21,8 @@ from tokenmill_reader.child_python import command_of
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
 
+_CRON_FIELDS = 5
+
 
 def add_commands(commands: "Commands") -> None:
     """Adds these commands to the parser."""
@@ -150,12 +152,15 @@ def times(cron: str, zone: str, now: datetime) -> Iterator[datetime]:
     first moment after the change, and of two that it repeats the first is taken. Raises ParamsError."""
     from cronsim import CronSim, CronSimError
 
+    expected = "Expected five fields, like 0 2 * * * for every night at two."
+    if (
+        n_fields := len(cron.split())
+    ) != _CRON_FIELDS:  # of six fields, other programs take the first or the last as seconds
+        raise ParamsError(f"--cron {cron!r}", f"found {n_fields} fields. {expected}")
     try:
         return iter(CronSim(cron, now.astimezone(ZoneInfo(zone))))
     except CronSimError as error:
-        raise ParamsError(
-            f"--cron {cron!r}", f"{error}. Expected five fields, like 0 2 * * * for every night at two."
-        ) from None
+        raise ParamsError(f"--cron {cron!r}", f"{error}. {expected}") from None
     except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name is a folder of zones, such as Europe
         raise ParamsError(
             f"--timezone {zone!r}", "there is no such time zone; expected one like Europe/Berlin."
