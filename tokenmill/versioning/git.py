@@ -3,22 +3,55 @@
 import os
 import re
 import subprocess
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from tokenmill.errors import VersionsError
 
 _TAGS = "refs/tags/"
+_REPOSITORY_VARIABLES = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE")
 MD5 = re.compile(r"[0-9a-f]{32}(\.dir)?")
 """The name of an object of DVC: the md5 of a file, or of the list of a folder's files."""
 
 
 def git(root: Path, *arguments: str) -> str:
-    """The output of a git command run in the folder `root`. Raises VersionsError with git's own message.
+    """The output of a git command run in the folder `root`. Raises VersionsError with git's own message, and where the environment
+    names another repository than that of the folder.
 
     Names of files and tags are bytes to git. What is no UTF-8 in them is in the text as in Python's own names of files.
     """
+    for name in _REPOSITORY_VARIABLES:
+        if value := os.environ.get(name):
+            _refuse_other_repository(root, name, value)
+    return _output(root, arguments, dict(os.environ))
+
+
+@lru_cache
+def _refuse_other_repository(root: Path, name: str, value: str) -> None:
+    """Raises VersionsError if a variable of the environment, such as those of a hook of another repository, makes git take another
+    repository than that of the folder. A folder without one of its own may be given one."""
+    own = {key: found for key, found in os.environ.items() if key not in _REPOSITORY_VARIABLES}
+    where = ("rev-parse", "--path-format=absolute", "--git-common-dir", "--show-toplevel")
+    try:
+        expected = _output(root, where, own).split("\n")
+    except VersionsError:
+        return
+    try:
+        found = _output(root, where, dict(os.environ)).split("\n")
+    except VersionsError:
+        found = ["none"]
+    if found != expected:
+        raise VersionsError(
+            f"the environment's {name}",
+            f"{value}: expected the repository of {root}, {expected[0]}; found {' of '.join(filter(None, found))}.",
+            f"Run `unset {name}`.",
+        )
+
+
+def _output(root: Path, arguments: Sequence[str], environment: dict[str, str]) -> str:
     command = ["git", "-c", "core.quotePath=false", *arguments]
-    english = {**os.environ, "LC_ALL": "C"}
+    english = {**environment, "LC_ALL": "C"}
     try:
         done = subprocess.run(
             command, cwd=root, env=english, capture_output=True, check=False, stdin=subprocess.DEVNULL
