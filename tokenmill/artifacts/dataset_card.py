@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from tokenmill.artifacts.markdown import code, facts
+from tokenmill.config.encode_params import hub_split
 from tokenmill.dataset.entries import FileSet
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.storage.atomic import write_atomic
@@ -90,7 +91,7 @@ def _configs(manifest: Manifest) -> Iterator[str]:
     for one in manifest.sets:
         if one.format == format and one.parts:
             name = format if one.epoch is None else f"{format}-epoch-{one.epoch}"
-            split = re.sub(r"\W", "_", one.split or "train")  # `datasets` has no other names
+            split = hub_split(one.split or "train")
             found.setdefault(name, {}).setdefault(split, []).append(f"{_folder(one)}/*{_SUFFIXES[format]}")
     if format == "parquet":
         found["documents"] = {"train": [f"{DOCUMENTS_FOLDER}/**/*.parquet"]}

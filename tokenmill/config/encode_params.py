@@ -1,6 +1,7 @@
 """The section encode of params.yaml: the dataset and its files for training jobs."""
 
 import math
+import re
 from collections.abc import Iterable
 from datetime import date
 from typing import Annotated, Any, Literal, get_args
@@ -26,6 +27,15 @@ StopToken = Literal["trained", "next", "unchecked"]  # the special token at whic
 AnswerPart = Literal["reasoning", "content", "tool_calls", "end"]  # what an answer consists of
 _SPLITS_MAX = 100
 _SHARES_OFF_MAX = 1e-9  # the allowed error of the sum of shares, since 0.98 + 0.01 + 0.01 is not 1 in floating point
+
+
+def hub_split(name: str) -> str:
+    """The name of a split in the dataset card: `datasets` has no other characters than these.
+
+    >>> hub_split("held-out")
+    'held_out'
+    """
+    return re.sub(r"\W", "_", name)
 
 
 def is_format(name: str) -> str:
@@ -228,6 +238,12 @@ class Encode(Record):
             raise ValueError(
                 "found both val and validation; allowed: one of them, since nanoGPT's file of either is val.bin"
             )
+        for name in splits:
+            same = [other for other in splits if hub_split(other) == hub_split(name)]
+            if len(same) > 1:
+                raise ValueError(
+                    f"found {' and '.join(same)}; allowed: one of them, since both are {hub_split(name)} to `datasets`"
+                )
         if len(splits) > _SPLITS_MAX:
             raise ValueError(f"found {len(splits)} splits; allowed: {_SPLITS_MAX} or less")
         return splits
