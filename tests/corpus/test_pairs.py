@@ -56,7 +56,8 @@ def test_a_history_and_tools_belong_to_both_sides() -> None:
         ((None, [YES], [NO]), "expected the same messages before both answers; found none"),
         (
             ("Hi", [USER, YES], "No"),
-            "chosen: expected one message of the assistant behind the prompt; found user, assistant",
+            "chosen: expected one message of the assistant behind the prompt; found user, assistant. If chosen begins with "
+            "the prompt, set pair.prompt to null",
         ),
         ((None, "Yes", "No"), "chosen: expected a list of messages that begins with the prompt; found a text"),
         (("Hi", None, "No"), "chosen: expected a text, a message or a list of messages; found nothing"),

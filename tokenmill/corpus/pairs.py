@@ -35,7 +35,9 @@ def of_pair(prompt: Any, chosen: Any, rejected: Any, tools: Any) -> CanonicalCon
     made = [_side(name, before, value, tools) for name, value in zip(_SIDES, (chosen, rejected), strict=True)]
     one, other = (_decoder.decode(side.json) for side in made)
     n_prompt = len(before) if before else _n_equal(one.messages, other.messages)
-    answers = [_answer(name, side.messages[n_prompt:]) for name, side in zip(_SIDES, (one, other), strict=True)]
+    answers = [
+        _answer(name, side.messages[n_prompt:], bool(before)) for name, side in zip(_SIDES, (one, other), strict=True)
+    ]
     if not n_prompt:
         raise ConversationError("chosen and rejected: expected the same messages before both answers; found none")
     if _words(answers[0]) == _words(answers[1]):
@@ -77,12 +79,15 @@ def _n_equal(one: Sequence[Any], other: Sequence[Any]) -> int:
     return next((i for i in range(most) if one[i] != other[i]), max(most, 0))
 
 
-def _answer(name: str, rest: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The answer, which is all that follows the prompt."""
+def _answer(name: str, rest: Sequence[dict[str, Any]], has_prompt: bool) -> dict[str, Any]:
+    """The answer, which is all that follows the prompt. `has_prompt`: whether a column of its own has the prompt."""
     roles = [message["role"] for message in rest]
     if roles != ["assistant"]:
+        # UltraFeedback and others have the prompt in three columns.
+        twice = has_prompt and len(roles) > 1 and roles[-1] == "assistant"
+        fix = f". If {name} begins with the prompt, set pair.prompt to null" if twice else ""
         raise ConversationError(
-            f"{name}: expected one message of the assistant behind the prompt; found {', '.join(roles) or 'none'}"
+            f"{name}: expected one message of the assistant behind the prompt; found {', '.join(roles) or 'none'}{fix}"
         )
     if not any(_words(rest[0]).values()):
         raise ConversationError(f"{name}: expected an answer; found an empty one")
