@@ -1,5 +1,7 @@
 """A project's names: its stages, and its files and folders, seen from the project's folder."""
 
+import re
+
 STAGES = ("count", "train-vocab", "encode", "validate")
 DOCUMENT_STAGES = ("count", "encode", "validate")  # the stages that read documents
 PARAMS_FILE = "params.yaml"
@@ -38,3 +40,12 @@ NOTIFIED_FILE = ".tokenmill/notified.json"  # the last notice of a refresh
 LAST_BUILD_FILE = ".tokenmill/last-build.json"
 LAST_PLAN_FILE = ".tokenmill/last-plan.json"
 RATES_FILE = ".tokenmill/rates.json"  # what each stage took when a build last ran it
+
+
+def hub_split(name: str) -> str:
+    """The name of a split in the dataset card: `datasets` has no other characters than these.
+
+    >>> hub_split("held-out")
+    'held_out'
+    """
+    return re.sub(r"\W", "_", name)

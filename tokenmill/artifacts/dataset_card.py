@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from tokenmill.artifacts.markdown import code, facts
-from tokenmill.config.encode_params import hub_split
 from tokenmill.dataset.entries import FileSet
 from tokenmill.dataset.manifest import Manifest
+from tokenmill.layout import hub_split
 from tokenmill.storage.atomic import write_atomic
 from tokenmill_reader.manifest import CARD_FILE, DOCUMENTS_FOLDER
 

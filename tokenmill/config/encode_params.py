@@ -1,7 +1,6 @@
 """The section encode of params.yaml: the dataset and its files for training jobs."""
 
 import math
-import re
 from collections.abc import Iterable
 from datetime import date
 from typing import Annotated, Any, Literal, get_args
@@ -18,6 +17,7 @@ from tokenmill.config.record import Record, as_yaml
 from tokenmill.config.source_params import SourceName, seen_by_dvc, share_or_number
 from tokenmill.config.sources import DocumentSource
 from tokenmill.format_facts import FORMATS
+from tokenmill.layout import hub_split
 from tokenmill.special_tokens import SpecialTokensInText
 
 SplitName = SourceName
@@ -27,15 +27,6 @@ StopToken = Literal["trained", "next", "unchecked"]  # the special token at whic
 AnswerPart = Literal["reasoning", "content", "tool_calls", "end"]  # what an answer consists of
 _SPLITS_MAX = 100
 _SHARES_OFF_MAX = 1e-9  # the allowed error of the sum of shares, since 0.98 + 0.01 + 0.01 is not 1 in floating point
-
-
-def hub_split(name: str) -> str:
-    """The name of a split in the dataset card: `datasets` has no other characters than these.
-
-    >>> hub_split("held-out")
-    'held_out'
-    """
-    return re.sub(r"\W", "_", name)
 
 
 def is_format(name: str) -> str:
