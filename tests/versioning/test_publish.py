@@ -306,7 +306,7 @@ def test_a_changed_file_in_the_remote_is_refused_by_who_takes_it(team: Team) -> 
     other = team.clone("other")
     done = cli(other, "fetch", "tokenizer@v1.0.0", "got")
     assert done.returncode == 2
-    assert "not those that were published" in done.stderr
+    assert "the bytes of this object do not match its name" in done.stderr
     assert not (other.root / "got").exists()
 
 
