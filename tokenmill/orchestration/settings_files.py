@@ -33,7 +33,7 @@ def _tables(path: Path) -> dict[str, Any]:
     """The content of a TOML file; nothing if it is missing."""
     try:
         return tomllib.loads(read(path).decode())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise ParamsError(path.absolute(), f"Prefect's settings cannot be read: {error.strerror}.", _FIX) from None
