@@ -18,7 +18,7 @@ PLACES = ["PREFECT_HOME", "PREFECT_PROFILES_PATH", "HOME", "prefect.toml", "pypr
 
 
 def place(folder: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The path of profiles.toml, once Prefect is told of it in this way."""
+    """Tells Prefect in one of several ways where its profiles.toml is, and gives that path."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HOME", str(folder))
     for name in ("PREFECT_HOME", "PREFECT_PROFILES_PATH"):

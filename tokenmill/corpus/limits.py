@@ -52,7 +52,7 @@ class Limits:
 
     @property
     def encoding_bytes_max(self) -> int | None:
-        """For the memory of a library that encodes a document."""
+        """For the memory of a library that encodes a document: half of a worker's share, while `held_bytes_max` is an eighth."""
         return None if self.held_bytes_max is None else 4 * self.held_bytes_max
 
     def check_held(self, n_bytes: int, where: str) -> None:

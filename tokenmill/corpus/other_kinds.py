@@ -56,7 +56,7 @@ def refuse_other_file(shard: Shard) -> None:
 
 
 def head_of(file: IO[bytes]) -> bytes:
-    """The first bytes of an open file, which is at its begin again afterwards."""
+    """The first bytes of an open file, which is at its beginning again afterwards."""
     file.seek(0, os.SEEK_SET)
     head = file.read(HEAD_BYTES)
     file.seek(0)

@@ -137,7 +137,7 @@ def read_batches(
         with held(shard) as opened:
             first_row, n_bytes = (part.first_row, part.n_bytes) if part else (0, shard.n_bytes)
             columns = read_columns(opened, reading, part, on_bad is not None, limits)
-            numbered = _numbered(shard, reading, columns, first_row, on_bad, limits, drop)
+            numbered = _numbered(shard, reading, columns, first_row, on_bad, drop)
             yield from _in_batches(numbered, n_bytes, limits, shard.name)
     except OSError as error:
         if error.errno is not None:
@@ -177,18 +177,11 @@ def _refuse_equal_columns(shard: Shard, reading: Reading) -> None:
 
 
 def _numbered(
-    shard: Shard,
-    reading: Reading,
-    found: Iterable[Columns],
-    row: int,
-    on_bad: OnBad | None,
-    limits: Limits,
-    drop: Drop | None,
+    shard: Shard, reading: Reading, found: Iterable[Columns], row: int, on_bad: OnBad | None, drop: Drop | None
 ) -> Iterator[Batch]:
     """The documents with their rows, with null for each that is left out. `file_bytes` is how many bytes were read up to there.
     `row`: the row of the first document."""
     for one in found:
-        limits.check_process(f"{shard.name}, row {row}")
         texts, ids, position, bad, messages = _checked(shard, reading, one, row, on_bad is not None)
         for each in bad:
             if on_bad is None:
@@ -291,6 +284,7 @@ def _in_batches(found: Iterable[Batch], n_bytes: int, limits: Limits, name: str)
     held: list[Batch] = []
     held_rows = held_bytes = held_id_bytes = position_before = 0
     for one in found:
+        limits.check_process(f"{name}, row {one.first_row}")
         offsets = _offsets(one.digested)
         id_offsets = np.zeros(len(one.texts) + 1, np.int64) if one.ids is None else _offsets(one.ids)
         start = 0

@@ -70,10 +70,10 @@ def artifact_path(tree: Tree, name: str) -> str:
 
 
 def find(tree: Tree, path: str) -> Recorded | None:
-    """The record of an output, or of the folder around it; None if there is none. Files that cannot be read may belong to other
-    projects beside it, so they matter only if no other file has the record.
+    """Finds the record of an output, or of the folder around it. Gives None if there is none.
 
-    Raises VersionsError for such a file, and for a record without an md5: then nothing but an import by DVC could say what it is,
+    A file that cannot be read may belong to another project in the repository. It is an error only if no other file has the record.
+    Raises VersionsError for that, and for a record without an md5: then nothing but an import by DVC could say what it is,
     and that is not done."""
     unread: list[VersionsError] = []
     for place, out_path, out in _outs(tree, path, unread):

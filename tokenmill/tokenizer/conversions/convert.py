@@ -99,8 +99,8 @@ def _file_of(source: Path) -> Path:
 
 
 def _with_files_beside(document: dict[str, Any], source: Path) -> dict[str, Any]:
-    """The tokenizer.json of a file in a folder. AutoTokenizer makes it of vocab.json and the files beside it, which add tokens and
-    say how text is split. Raises TokenizerError if they add tokens to a file of another kind, which has its own."""
+    """Completes the tokenizer.json that was made of one file of a folder. Files beside a vocab.json add tokens to it and say how
+    text is split, as AutoTokenizer has it. Raises TokenizerError if files beside another kind of file add tokens to it."""
     if source.name == "vocab.json":
         return with_folder(document, source.parent, source.name)
     if tokens := lacking(document, source.parent):

@@ -146,7 +146,7 @@ _USED = {
 
 
 class _Reader:
-    """Reads the keys and values at the begin of a GGUF file, with bounds. The version, a small number, tells the order of bytes:
+    """Reads the keys and values that begin a GGUF file, with bounds. The version, a small number, tells the order of bytes:
     files for big-endian machines have all numbers in theirs."""
 
     def __init__(self, file: BinaryIO, place: str) -> None:

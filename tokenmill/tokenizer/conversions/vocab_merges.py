@@ -39,7 +39,7 @@ def files_of(form: Form) -> dict[str, bytes]:
 
 
 def document_of(path: Path, pattern: str | None) -> dict[str, Any]:
-    """The tokenizer.json of a vocab.json with the merges.txt beside it; without a pattern, its pre_tokenizer is None. Raises
+    """Makes a tokenizer.json of a vocab.json and the merges.txt beside it. Without a pattern, its pre_tokenizer is None. Raises
     TokenizerError."""
     vocab = parse(read(path), str(path))
     check(vocab, Each([int]), f"{path}: ")

@@ -22,7 +22,7 @@ def refuse_other(place: str | Path, content: bytes, expected: str) -> None:
 
 
 def refuse_mark(place: str | Path, content: bytes) -> None:
-    """Raises TokenizerError for a text with a byte order mark at its begin, which other programs do not read."""
+    """Raises TokenizerError for a text with a byte order mark at its beginning, which other programs do not read."""
     if content.startswith(BOM_UTF8):
         fix = "Remove its first three bytes: `tail -c +4 FILE > NEW_FILE`."
         raise TokenizerError(place, "begins with a byte order mark, with which other programs do not read it.", fix)
