@@ -25,10 +25,12 @@ class Recorder:
         """Adds one phase of a test."""
         self._seconds[report.nodeid.split("::")[0]] += report.duration
 
-    def pytest_sessionfinish(self) -> None:
-        """Keeps the sums, unless only some of the tests were asked for."""
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Keeps the sums of a run that came to its end, unless only some of the tests were asked for."""
         option = self._config.option
         kind = KINDS.get(option.markexpr)
+        if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) or option.collectonly:
+            return
         if kind and not option.keyword and not option.lf and self._config.args == self._config.getini("testpaths"):
             self._config.cache.set(_key(kind), self._seconds)  # type: ignore[union-attr]
 
