@@ -3,7 +3,7 @@
 >>> from tokenmill import Counter, train_vocab
 >>> counter = Counter(pattern="gpt2")
 >>> counter.update(["the cat sat on the mat", "the dog sat on the log"])
->>> tokenizer = train_vocab(counter, vocab_size=270, pattern="gpt2", special_tokens=["<|endoftext|>"])
+>>> tokenizer = train_vocab(counter, vocab_size=262, special_tokens=["<|endoftext|>"])
 >>> tokenizer.decode(tokenizer.encode("the cat"))
 'the cat'
 """

@@ -180,7 +180,7 @@ class Neighbours:
 
 def train(
     pretokens: Any,
-    counts: Any | None,
+    counts: Any,
     tokens: Sequence[bytes],
     n_first: int,
     n_tokens_max: int,
@@ -197,7 +197,7 @@ def train(
 
     The merges are in order, 20 bytes each, little-endian: `left: uint32, right: uint32, token: uint32, count: uint64`.
     `tokens`: the bytes of every token so far, by id. `pretokens`: binary (then the first 256 tokens must be the bytes in the order
-    of `byte_order()`), large_list<uint32> of ids, or a Counter with `counts` None, which gives the counts it has not spilled.
+    of `byte_order()`) or large_list<uint32> of ids. `counts`: uint64.
     Pairs of the first `n_first` tokens are considered however long they are. `score`: "count", "wordpiece" or "bytes_saved".
     Training stops after `n_tokens_max` new tokens, or when no pair has a count of `pair_count_min`. A pair whose bytes are in
     `forbidden` is never merged. `progress(tokens_done, merges_done)` is called now and then. `checkpoint(words, merges)` is

@@ -44,6 +44,11 @@ class RankIterator:
         self._position = min(self._position + self._step, n_items)
         return ids
 
+    def __repr__(self) -> str:
+        return (
+            f"<RankIterator for rank {self._rank} of {self._world} from item {self._position:,} of {self._dataset!r}>"
+        )
+
     @property
     def epoch(self) -> int:
         """The number of the epoch that it gives."""

@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -45,8 +46,12 @@ def counted(texts: object, pattern: str | None = "gpt2", threads: int = 2) -> pa
         pa.chunked_array([TEXTS[:1], TEXTS[1:]]),
         pl.Series(TEXTS),
         tuple(TEXTS),
+        iter(TEXTS),
+        np.array(TEXTS),
+        np.array(TEXTS, object),
+        dict.fromkeys(TEXTS).keys(),
     ],
-    ids=["bytes", "string", "large", "view", "binary", "dictionary", "chunked", "polars", "tuple"],
+    ids=lambda texts: type(texts).__name__,
 )
 def test_documents_count_alike_in_every_form(texts: object) -> None:
     assert counted(texts).equals(counted(TEXTS))
@@ -135,17 +140,35 @@ def test_a_counter_whose_counts_were_not_all_taken_counts_from_0_again(tmp_path:
     assert counter.finish().to_pylist() == [{"pretoken": b"x", "count": 1}]
 
 
-def test_a_counter_from_which_training_was_stopped_counts_from_0_again() -> None:
+def test_an_iterable_is_counted_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tokenmill.counts.counter._SLICE_BYTES", 20)
+    counter = Counter("gpt2")
+    counter.update(TEXTS[n % 4] for n in range(400))
+    assert repr(counter) == "<Counter of 400 texts, pattern 'gpt2'>"
+    assert counter.finish().equals(counted(TEXTS * 100))
+    with pytest.raises(CorpusError, match=r"from text \d+ on: "):
+        counter.update(iter(["fine" * 9, "fine", None]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "wrong", ["one text", b"one text", {"text": 1}, 5, [5], iter([5])], ids=lambda wrong: type(wrong).__name__
+)
+def test_what_holds_no_texts_is_refused(wrong: Any) -> None:
+    with pytest.raises((TypeError, CorpusError), match="expected"):
+        counted(wrong)
+
+
+def test_a_counter_from_which_training_was_stopped_keeps_its_counts() -> None:
     counter = Counter("gpt2")
     counter.update(["the cat sat on the mat"])
     _core.interrupt(True)
     try:
         with pytest.raises(KeyboardInterrupt):
-            train_vocab(counter, 300, pattern="gpt2")
+            train_vocab(counter, 300)
     finally:
         _core.interrupt(False)
     counter.update(["x"])
-    assert counter.finish().to_pylist() == [{"pretoken": b"x", "count": 1}]
+    assert counter.finish().equals(counted(["the cat sat on the mat", "x"]))
 
 
 def test_a_run_that_cannot_be_written_is_its_own_error_and_ends_the_counter(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.builders.chats import DOCUMENTS
 from tests.builders.trained import END, PATTERNS, SPECIAL, TEXT, TOKENIZER, TRICKY, trained
 from tokenmill import Counter, Tokenizer, _core, train_vocab
 from tokenmill.errors import CorpusError, ParamsError, PatternError, TokenizerError
@@ -695,3 +696,13 @@ def test_a_tokenizer_says_what_splits_its_text(pattern: str | None, splitter: st
     counter = Counter(pattern)
     counter.update(["a cat"])
     assert train_vocab(counter.finish(), 256, pattern).splitter == splitter
+
+
+@pytest.mark.parametrize("name", sorted(DOCUMENTS))
+def test_length_vocabulary_and_equality_are_as_in_the_library(name: str, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(DOCUMENTS[name]()))
+    tokenizer, library = Tokenizer.load(tmp_path), tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert tokenizer.get_vocab() == library.get_vocab()
+    assert len(tokenizer) == len(tokenizer.get_vocab())
+    assert {tokenizer, Tokenizer.load(tmp_path)} == {tokenizer}
+    assert tokenizer not in (TOKENIZER, str(tokenizer))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tokenmill import _core
 from tokenmill.arguments import threads_or_all
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from tokenmill.arrow_texts import Texts
     from tokenmill.counts.spill import Runs
 
-_SLICE_BYTES = 1 << 26  # Arrow text passed to the core in one call
-_SLICE_TEXTS = 1 << 16  # list elements passed to the core in one call
+_SLICE_BYTES = 1 << 26  # Arrow text, or characters of an iterable, passed to the core in one call
+_SLICE_TEXTS = 1 << 16  # elements of a list or an iterable passed to the core in one call
+_REST, _KEPT = -1, -2  # runs that the core does not number: what is in memory at the end, and what `table` gave
 
 
 class Counter:
@@ -47,7 +48,9 @@ class Counter:
     ) -> None:
         if memory_mb_max < 1:
             raise ValueError(f"memory_mb_max: found {memory_mb_max}; expected 1 or more.")
+        self.pattern = pattern
         self.steps: tuple[str, ...] = steps_of(pattern)
+        self._n_texts = 0
         self._memory_bytes = memory_mb_max * 10**6
         self._spilled = _Spilled(None if spill_directory is None else Path(spill_directory))
         self._counter = _core.Counter(
@@ -57,8 +60,9 @@ class Counter:
             self._spilled.write,
         )
 
-    def update(self, texts: Texts) -> None:
-        """Counts documents: a list of str or bytes, or any Arrow string array or stream. A str caches its UTF-8 form.
+    def update(self, texts: Texts | Iterable[str] | Iterable[bytes]) -> None:
+        """Counts documents: any iterable of str or bytes, such as a list, a generator or a numpy array, or any Arrow string
+        array or stream. Of an iterable a part is held at a time. A str caches its UTF-8 form.
 
         Raises CorpusError for a text that is null or not UTF-8. The message names the slice of texts that was not counted;
         all slices before it were. Raises PatternError if the regex gives up on a text, CountsError for a pre-token longer than
@@ -73,6 +77,7 @@ class Counter:
                     raise
                 raise CorpusError(f"from text {n_texts} on: {error}") from None
             n_texts += len(piece)
+            self._n_texts += len(piece)
 
     @property
     def n_runs(self) -> int:
@@ -97,6 +102,7 @@ class Counter:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows of `finish` in batches. The counter is empty afterwards, even if the iteration stops early."""
+        self._n_texts = 0
         runs = self._spilled.runs
         if runs is None:
             try:
@@ -109,20 +115,26 @@ class Counter:
         try:
             # Counts still in memory become one more run, so that they take no memory while the runs are added up.
             for batch in iter(lambda: self._counter.drain(for_run=True), None):
-                runs.write(-1, batch)
-            runs.write(-1, None)
+                runs.write(_REST, batch)
+            runs.write(_REST, None)
             yield from sum_of_runs(runs.runs, runs.directory, self._memory_bytes // 2)
         finally:
             self._counter.forget()
             runs.close()
             self._spilled.runs = None
 
-    def source(self) -> tuple[Any, Any | None]:
-        """The counts in the form that `_core.train` takes. This empties the counter. A table is made only of spilled counts."""
-        if self._spilled.runs is None:
-            return self._counter, None
-        table = self.finish()
-        return table["pretoken"], table["count"]
+    def table(self) -> pa.Table:
+        """The table of `finish`. The counter keeps its counts, from now on in a file."""
+        n_texts, counts = self._n_texts, self.finish()
+        for batch in counts.to_batches():
+            self._spilled.write(_KEPT, batch)
+        if counts.num_rows:
+            self._spilled.write(_KEPT, None)
+        self._n_texts = n_texts
+        return counts
+
+    def __repr__(self) -> str:
+        return f"<Counter of {self._n_texts:,} texts, pattern {self.pattern!r}>"
 
 
 def count_phrases(counter: Counter, neighbours: _core.Neighbours, texts: Any, counts: Any, floor: int) -> None:
@@ -149,20 +161,36 @@ class _Spilled:
         self.runs.write(run, batch)
 
 
-def _slices(texts: Texts) -> Iterator[Any]:
-    """The texts in slices, which limit the core's notes on each text. The elements of a list are passed on unchanged."""
+def _slices(texts: Texts | Iterable[str] | Iterable[bytes]) -> Iterator[Any]:
+    """The texts in slices, which limit the core's notes on each text. The elements are passed on unchanged."""
     if isinstance(texts, list | tuple):
         for start in range(0, len(texts), _SLICE_TEXTS):
             some = texts[start : start + _SLICE_TEXTS]
             yield some if isinstance(some, list) else list(some)
         return
+    is_arrow = hasattr(texts, "__arrow_c_stream__") or hasattr(texts, "__arrow_c_array__")
+    if isinstance(texts, Iterable) and not isinstance(texts, str | bytes | Mapping) and not is_arrow:
+        yield from _batched(texts)
+        return
     import pyarrow as pa
 
     from tokenmill.arrow_texts import text_chunks
 
-    for chunk in text_chunks(texts):
+    for chunk in text_chunks(cast("Texts", texts)):
         # Before pyarrow 24, a view has no nbytes.
         n_bytes = chunk.get_total_buffer_size() if pa.types.is_string_view(chunk.type) else chunk.nbytes
         n_rows = max(1, len(chunk) * _SLICE_BYTES // max(n_bytes, 1))
         for start in range(0, len(chunk), n_rows):
             yield chunk.slice(start, n_rows)
+
+
+def _batched(texts: Iterable[Any]) -> Iterator[list[Any]]:
+    batch, n_characters = list[Any](), 0
+    for text in texts:
+        batch.append(text)
+        n_characters += len(text) if isinstance(text, str | bytes) else 0  # the core refuses any other
+        if len(batch) == _SLICE_TEXTS or n_characters >= _SLICE_BYTES:
+            yield batch
+            batch, n_characters = [], 0
+    if batch:
+        yield batch

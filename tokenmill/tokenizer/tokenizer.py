@@ -205,7 +205,7 @@ class Tokenizer:
                 partial.write_bytes(content)
 
     def encode(self, text: str, special: SpecialTokensInText = "as_text") -> list[int]:
-        """The ids of one text. `special` says what the texts of special tokens in it become.
+        """The ids of one text. `special` says what the texts of special tokens in it become: as_text, allow (their ids) or reject.
 
         Raises TokenizerError for a byte without a token, CorpusError for text that is not Unicode, SpecialTokenError.
         """
@@ -254,11 +254,11 @@ class Tokenizer:
     ) -> tuple[pa.LargeListArray, pa.LargeListArray]:
         """The ids as from `encode_batch`, and for each id the byte offset in its text (in UTF-8) at which its token begins.
 
-        The starts are a large_list<uint64> array with one list per text. A token ends where the next one begins; the last one
-        ends with the text. An added token found in a text covers its bytes like any other token. `begin_id` and `end_id` cover
-        no bytes: they begin where the text begins and ends. Raises what `encode_batch` raises. Raises TokenizerError too if the
-        tokens may not add up to the text: with the engine tokenizers, and if text is normalized, gets a space in front, or has
-        added tokens with flags.
+        `special`: as_text, allow or reject. The starts are a large_list<uint64> array with one list per text. A token ends
+        where the next one begins; the last one ends with the text. An added token found in a text covers its bytes like any
+        other token. `begin_id` and `end_id` cover no bytes: they begin where the text begins and ends. Raises what
+        `encode_batch` raises. Raises TokenizerError too if the tokens may not add up to the text: with the engine tokenizers,
+        and if text is normalized, gets a space in front, or has added tokens with flags.
         """
         begin_id = None if begin_id is None else self._known(begin_id, "begin_id")
         end_id = None if end_id is None else self._known(end_id, "end_id")
@@ -279,7 +279,7 @@ class Tokenizer:
     def count_tokens(
         self, texts: Texts, threads: int | None = None, special: SpecialTokensInText = "as_text"
     ) -> pa.UInt64Array:
-        """A uint64 array: the number of ids of each text. Raises what `encode_batch` raises."""
+        """A uint64 array: the number of ids of each text. `special` (as_text, allow or reject) and errors: as of `encode_batch`."""
         return self._run(lambda engine, *rest: engine.count_tokens(*rest), texts, threads, special)
 
     def _run(self, run: Callable[..., Any], texts: Texts, threads: int | None, special: SpecialTokensInText) -> Any:
@@ -300,7 +300,8 @@ class Tokenizer:
         """Warms the cache with the ids of the most frequent pre-tokens of `counts`, once for all threads; no id changes.
 
         `counts`: a table of pretoken and count, as from `Counter.finish`. At most `pretokens_max` pre-tokens are kept, at
-        about 64 bytes each, for encoding with this `special`. With the engine tokenizers this does nothing.
+        about 64 bytes each, for encoding with this `special` (as_text, allow or reject). With the engine tokenizers this does
+        nothing.
         """
         from tokenmill.tokenizer.core_engine import PreparedCore
 
@@ -345,14 +346,16 @@ class Tokenizer:
         return self._model is None or not isinstance(self._engine, _core.Encoder)
 
     def prepared(self, text: str, special: SpecialTokensInText = "as_text") -> bytes:
-        """The bytes that the ids of a text decode to; with the engine core. These are the text itself unless `prepares_text`."""
+        """The bytes that the ids of a text decode to; with the engine core. These are the text itself unless `prepares_text`.
+        `special`: as_text, allow or reject."""
         from tokenmill.tokenizer.core_engine import PreparedCore
 
         engine = self._engine_for(special)
         return engine.prepared(text) if isinstance(engine, PreparedCore) else text.encode()
 
     def character_spans(self, text: str, special: SpecialTokensInText = "as_text") -> list[tuple[int, int]]:
-        """For each id of a text, the characters that it covers, as the tokenizers library says; with the engine tokenizers."""
+        """For each id of a text, the characters that it covers, as the tokenizers library says; with the engine tokenizers.
+        `special`: as_text, allow or reject."""
         from tokenmill.tokenizer.tokenizers_engine import TokenizersEngine
 
         engine = self._engine_for(special)
@@ -461,6 +464,12 @@ class Tokenizer:
         """The number of tokens, special ones included."""
         return len(self._tokens)
 
+    def get_vocab(self) -> dict[str, int]:
+        """The id of each token, by the text with which tokenizer.json writes it and tokenizers and transformers name it."""
+        vocab = self.document["model"]["vocab"]
+        ids = dict(vocab) if isinstance(vocab, dict) else {text: id for id, (text, _) in enumerate(vocab)}
+        return ids | {one.text: one.id for one in self.added_tokens}
+
     @cached_property
     def id_max(self) -> int:
         """The largest id. It is larger than vocab_size - 1 if some ids are unused."""
@@ -521,6 +530,16 @@ class Tokenizer:
     def _file(self) -> bytes:
         """The tokenizer.json that `save` writes."""
         return self._content if self._model is None else as_json(self.document)
+
+    def __len__(self) -> int:
+        return self.vocab_size
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other one has the same digest."""
+        return isinstance(other, Tokenizer) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
     def __repr__(self) -> str:
         return f"<Tokenizer of {self.vocab_size:,} tokens, engine {self.engine}, digest {self.digest[:16]}>"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import collections
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, get_args
+from typing import TYPE_CHECKING, Literal, SupportsIndex, get_args
 
 from tokenmill import _core
 from tokenmill.arguments import threads_or_all
@@ -91,7 +92,7 @@ class Start:
 def train_vocab(
     counts: pa.Table | Counter,
     vocab_size: int,
-    pattern: str | None,
+    pattern: str | None = None,
     special_tokens: Sequence[str] = (),
     pair_count_min: int = 2,
     token_bytes_max: int | None = None,
@@ -102,10 +103,10 @@ def train_vocab(
 ) -> Tokenizer:
     """A tokenizer of at most `vocab_size` tokens. The ids go first to the special tokens, then the 256 bytes, then learned tokens.
 
-    `counts`: a table of pretoken (binary) and count (uint64), or the Counter itself. A Counter saves memory, because a table
-    is made only of what was spilled; it is empty as soon as learning begins, even if learning fails. `pattern`: the split
-    pattern that the pre-tokens were counted with. `pair_count_min`: a pair that occurs less often is not merged; when no
-    such pair is left, learning stops, and the tokenizer is smaller than `vocab_size`. `token_bytes_max`: a token of more than
+    `counts`: a Counter, which keeps its counts, or a table of pretoken (binary) and count (uint64). `pattern`: the split pattern
+    that the pre-tokens of a table were counted with; a Counter knows its own. `pair_count_min`: a pair that occurs less often is
+    not merged; when no such pair is left, learning stops, and a UserWarning says that the tokenizer is smaller than `vocab_size`.
+    `token_bytes_max`: a token of more than
     two bytes is made only if it is shorter than this, as with `max_token_length` of BpeTrainer. `progress(n_tokens, n_merges)`
     is called now and then with the numbers learned so far. One thread learns, whatever `threads` is. A pair whose text is that of a
     special token is not merged.
@@ -117,16 +118,31 @@ def train_vocab(
     >>> from tokenmill import Counter
     >>> counter = Counter(pattern="gpt2")
     >>> counter.update(["low low lower lowest"])
-    >>> tokenizer = train_vocab(counter, vocab_size=300, pattern="gpt2")
+    >>> tokenizer = train_vocab(counter, vocab_size=260)
     >>> tokenizer.vocab_size, tokenizer.token_bytes(257)
     (260, b'low')
     """
     goal = Goal(pair_count_min, token_bytes_max, score, pad_vocab_to)
-    return learn(counts, [vocab_size], pattern, special_tokens, goal, Running(threads, progress)).tokenizers[0]
+    if isinstance(counts, Counter):
+        if pattern is not None and steps_of(pattern) != counts.steps:
+            raise ParamsError(
+                "pattern",
+                f"found {pattern!r}; the counter used another pattern.",
+                "Leave it out: a Counter knows its own.",
+            )
+        counts, pattern = counts.table(), counts.pattern
+    learned = learn(counts, [vocab_size], pattern, special_tokens, goal, Running(threads, progress)).tokenizers[0]
+    if learned.vocab_size < vocab_size:
+        warnings.warn(
+            f"vocab_size: asked for {vocab_size:,}; learned {learned.vocab_size:,}, as no pair is left that may be merged. "
+            "Count more text, or ask for fewer tokens.",
+            stacklevel=2,
+        )
+    return learned
 
 
 def learn(
-    counts: pa.Table | Counter,
+    counts: pa.Table,
     vocab_sizes: Sequence[int],
     pattern: str | None,
     special_tokens: Sequence[str],
@@ -134,17 +150,10 @@ def learn(
     running: Running = Running(),
 ) -> Learned:
     """One training for several sizes, because a smaller vocabulary is the beginning of a larger one. See `train_vocab`."""
-    start = start_of(vocab_sizes, pattern, special_tokens, goal)
-    steps = start.model.steps
-    if isinstance(counts, Counter):
-        if counts.steps != steps:
-            raise ParamsError(
-                "pattern", f"found {pattern!r}; the counter used another pattern.", "Give both the same pattern."
-            )
-    else:
-        from tokenmill.counts.table import check_schema
+    from tokenmill.counts.table import check_schema
 
-        check_schema(counts, "counts")
+    start = start_of(vocab_sizes, pattern, special_tokens, goal)
+    check_schema(counts, "counts")
     return learn_allowed(start, counts, vocab_sizes, goal, running)
 
 
@@ -225,17 +234,13 @@ def changed_documents(old: Tokenizer, new: Tokenizer, texts: Texts) -> int:
     )
 
 
-def learn_allowed(
-    start: Start, counts: pa.Table | Counter, vocab_sizes: Sequence[int], goal: Goal, running: Running
-) -> Learned:
+def learn_allowed(start: Start, counts: pa.Table, vocab_sizes: Sequence[int], goal: Goal, running: Running) -> Learned:
     """Trains again without the tokens that `goal` refuses, until none of them is made.
 
     A training that refuses each such token as it comes up gives the same: one that was never made did not come up."""
     is_refused = goal.refusal()
     if is_refused is None:
         return _learn(start, counts, vocab_sizes, goal, running)
-    if isinstance(counts, Counter):
-        counts = counts.finish()
     given, refused = set(start.model.tokens.values()), list[bytes]()
     while True:
         learned = _learn(replace(start, refused=refused), counts, vocab_sizes, goal, running)
@@ -247,9 +252,7 @@ def learn_allowed(
         refused += found
 
 
-def _learn(
-    start: Start, counts: pa.Table | Counter, vocab_sizes: Sequence[int], goal: Goal, running: Running
-) -> Learned:
+def _learn(start: Start, counts: pa.Table, vocab_sizes: Sequence[int], goal: Goal, running: Running) -> Learned:
     model, checkpoint = start.model, running.checkpoint
     _check_goal(vocab_sizes, goal, model)
     threads_or_all(running.threads)  # a wrong number is an error, although one thread learns
@@ -260,18 +263,13 @@ def _learn(
     if checkpoint:
         from tokenmill.training.checkpoint import key_of
 
-        counts = counts.finish() if isinstance(counts, Counter) else counts
         limits = (n_tokens_max, goal.score, goal.pair_count_min, goal.token_bytes_max, goal.words_max, *start.refused)
         key = key_of(counts, _core.CODE_HASH, model, *limits)
         kept = checkpoint.load(key)
-    source: tuple[Any, Any | None]
+    source = (counts["pretoken"] if start.words is None else start.words), counts["count"]
     if kept:
         table, earlier = kept
         source = table["ids"], table["count"]
-    elif isinstance(counts, Counter):
-        source = counts.source()
-    else:
-        source = (counts["pretoken"] if start.words is None else start.words), counts["count"]
     tokens = tokens_after(first, earlier)
 
     def keep(words_now: pa.Table, merges_now: bytes) -> None:

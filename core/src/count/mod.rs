@@ -118,12 +118,6 @@ impl Counts {
         self.tables.iter().map(Table::memory_bytes).sum()
     }
 
-    /// The bytes of the pre-tokens in the tables, plus one for each, which is what training stores. A pre-token that two threads
-    /// have counted is included twice.
-    pub fn n_cells_max(&self) -> usize {
-        self.tables.iter().flat_map(Table::iter).map(|(pretoken, _)| pretoken.len() + 1).sum()
-    }
-
     /// Takes the counts out of all tables. Each table is sorted in a thread of its own.
     pub fn drain(&mut self, limits: Limits) -> Result<Drain> {
         self.check()?;

@@ -125,11 +125,6 @@ impl Counter {
         Ok(batch)
     }
 
-    /// The most cells that the pre-tokens of `next_batch` can take.
-    pub(super) fn n_cells_max(&self) -> interrupt::Result<usize> {
-        self.counts().map(|counts| counts.n_cells_max())
-    }
-
     fn counts(&self) -> interrupt::Result<MutexGuard<'_, Counts>> {
         if *locked(&self.updated_by) == Some(std::thread::current().id()) {
             let what =

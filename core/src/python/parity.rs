@@ -31,7 +31,7 @@ pub(super) fn train_parity<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Answer<'py>> {
     let columns = |all: &[Columns<'py>]| {
-        all.iter().map(|(pretokens, counts)| columns_of(pretokens, Some(counts))).collect::<PyResult<Vec<_>>>()
+        all.iter().map(|(pretokens, counts)| columns_of(pretokens, counts)).collect::<PyResult<Vec<_>>>()
     };
     let groups = columns(&groups)?;
     let dev = dev.as_deref().map(columns).transpose()?;

@@ -3,9 +3,7 @@
 use super::arrays::{batch_of, chunks_of, offsets, table_of};
 use super::attaching::{attached, calling};
 use super::calls::{CountsError, run_showing};
-use super::counting::Counter;
 use super::texts::{binary_of, slices};
-use crate::count::merge_runs::{CountsBatch, RUN};
 use crate::parallel::interrupt::{self, CoreError, Stop, guarded};
 use crate::train::score::NAMES;
 use crate::train::words::WordsBuilder;
@@ -16,7 +14,6 @@ use arrow_array::{
     Array, ArrayRef, GenericBinaryArray, LargeListArray, OffsetSizeTrait, RecordBatch, UInt32Array, UInt64Array,
 };
 use arrow_schema::{DataType, Field, Schema};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use rustc_hash::FxHashSet;
@@ -37,7 +34,7 @@ const MERGE_BYTES: usize = 20;
 pub(super) fn train<'py>(
     py: Python<'py>,
     pretokens: &Bound<'py, PyAny>,
-    counts: Option<&Bound<'_, PyAny>>,
+    counts: &Bound<'_, PyAny>,
     tokens: Vec<Vec<u8>>,
     n_first: usize,
     n_tokens_max: u64,
@@ -50,10 +47,7 @@ pub(super) fn train<'py>(
     checkpoint: Option<Py<PyAny>>,
     words_max: Option<usize>,
 ) -> PyResult<Answer<'py>> {
-    let source = match (pretokens.cast::<Counter>(), counts) {
-        (Ok(counter), None) => Source::Counter(counter.get()),
-        (_, counts) => columns_of(pretokens, counts)?,
-    };
+    let source = columns_of(pretokens, counts)?;
     let Some((_, score)) = NAMES.into_iter().find(|(name, _)| *name == score) else {
         return Err(CountsError::new_err(format!(
             "score: found {score:?}; expected one of {:?}.",
@@ -139,40 +133,26 @@ pub(super) fn merge_rows<'py>(
     Ok(PyBytes::new(py, &rows?))
 }
 
-/// The source of the pre-tokens and their counts.
-pub(super) enum Source<'c> {
-    Counter(&'c Counter),
-    Columns(Vec<ArrayRef>, Vec<ArrayRef>),
-}
+/// The pre-tokens and their counts, in chunks.
+pub(super) struct Source(Vec<ArrayRef>, Vec<ArrayRef>);
 
-impl Source<'_> {
-    /// The pre-tokens as ids of `tokens`. A counter is empty afterwards, even after an error. `one_cell`: each token takes one cell,
-    /// and not one for each byte.
+impl Source {
+    /// The pre-tokens as ids of `tokens`. `one_cell`: each token takes one cell, and not one for each byte.
     pub(super) fn words(self, tokens: &[Vec<u8>], one_cell: bool, stop: &Stop) -> interrupt::Result<WordsBuilder> {
+        let Self(pretokens, counts) = self;
         let mut words = WordsBuilder::default();
-        match self {
-            Self::Counter(counter) => {
-                let added = add_counted(&mut words, counter, stop);
-                counter.forget();
-                added?;
-            }
-            Self::Columns(pretokens, counts) => {
-                words.reserve(pretokens.iter().map(n_cells_of).sum());
-                let numbers = counts.iter().flat_map(|chunk| chunk.as_primitive::<UInt64Type>().values());
-                let mut numbers = numbers.copied();
-                for chunk in &pretokens {
-                    add_words(&mut words, chunk, tokens, one_cell, &mut numbers, stop)?;
-                }
-            }
+        words.reserve(pretokens.iter().map(n_cells_of).sum());
+        let numbers = counts.iter().flat_map(|chunk| chunk.as_primitive::<UInt64Type>().values());
+        let mut numbers = numbers.copied();
+        for chunk in &pretokens {
+            add_words(&mut words, chunk, tokens, one_cell, &mut numbers, stop)?;
         }
         Ok(words)
     }
 }
 
 /// The columns of pre-tokens and counts. Raises an error if they are wrong.
-pub(super) fn columns_of(pretokens: &Bound<'_, PyAny>, counts: Option<&Bound<'_, PyAny>>) -> PyResult<Source<'static>> {
-    let counts =
-        counts.ok_or_else(|| PyTypeError::new_err("counts: expected a column; only a Counter has its own."))?;
+pub(super) fn columns_of(pretokens: &Bound<'_, PyAny>, counts: &Bound<'_, PyAny>) -> PyResult<Source> {
     let (pretokens, counts) = (chunks_of(pretokens)?, chunks_of(counts)?);
     if let Some(chunk) = counts.iter().find(|chunk| *chunk.data_type() != DataType::UInt64) {
         return Err(CountsError::new_err(format!("counts: expected uint64; found {}.", chunk.data_type())));
@@ -181,22 +161,7 @@ pub(super) fn columns_of(pretokens: &Bound<'_, PyAny>, counts: Option<&Bound<'_,
     if n_of(&pretokens) != n_of(&counts) {
         return Err(CountsError::new_err(format!("{} pre-tokens, but {} counts.", n_of(&pretokens), n_of(&counts))));
     }
-    Ok(Source::Columns(pretokens, counts))
-}
-
-/// Adds the pre-tokens of a counter, which are bytes: the first 256 tokens must be the bytes.
-fn add_counted(words: &mut WordsBuilder, counter: &Counter, stop: &Stop) -> interrupt::Result<()> {
-    let id_of = ids_of_bytes();
-    words.reserve(counter.n_cells_max()?);
-    while let Some(CountsBatch { bytes, ends, counts }) = counter.next_batch(RUN)? {
-        stop.check()?;
-        let mut start = 0;
-        for (end, count) in ends.into_iter().zip(counts) {
-            let pretoken = &bytes[std::mem::replace(&mut start, end as usize)..end as usize];
-            words.add(pretoken.iter().map(|&byte| id_of[byte as usize]), count, |_| 1)?;
-        }
-    }
-    Ok(())
+    Ok(Source(pretokens, counts))
 }
 
 fn add_words(
