@@ -1,4 +1,4 @@
-"""The lists of pages of index.md and the README, from the nav of mkdocs.yml and each page's title and first sentence."""
+"""The lists of pages of index.md, from the nav of mkdocs.yml and each page's title and first sentence."""
 
 import re
 from collections.abc import Iterator
@@ -29,15 +29,6 @@ def tables() -> str:
             rows = ([f"[{title}]({path})", first_sentence(path)] for title, path in pages.items())
             parts.append(f"### {name}\n\n{table(['page', 'what it says'], rows)}")
     return "\n".join(parts)
-
-
-def links() -> str:
-    """A table with a line for each group: links to its pages, from the repository's root. The recipes have one link."""
-    recipes = "[A page for each trainer](docs/index.md#recipes)"  # a link for each would be too long for the README
-    return table(
-        ["about", "pages"],
-        ([name, recipes if name == "Recipes" else _links(pages, "docs/")] for name, pages in groups()),
-    )
 
 
 def groups() -> Iterator[Group]:

@@ -13,7 +13,6 @@ from docs.generated import commands, contents, errors, families, figures, format
 ROOT = Path(__file__).parent.parent.parent
 PARTS: dict[str, Callable[[], str]] = {
     "contents": contents.tables,
-    "pages": contents.links,
     "commands": commands.page,
     "parameters": parameters.page,
     "sections-again": parameters.sections_again,
