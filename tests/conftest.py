@@ -172,7 +172,7 @@ class Project:
     def actions(self, done: Any) -> dict[str, str]:
         """What the table at the end says was done with each stage."""
         lines = [re.split(r"\s{2,}", line) for line in done.stdout.splitlines()[1:]]
-        return {line[0]: line[-1] for line in lines}
+        return {line[0]: line[-1].split(",")[0] for line in lines}
 
     def outputs(self) -> dict[str, bytes]:
         """Every file that a build made, by name, but for the page that has the seconds of the build."""

@@ -20,9 +20,9 @@ _DROPPED = ("peak memory", "units", "text", "documents", "seconds", "read/s")
 class StageSummary:
     """What one stage did. Sizes are in millions of bytes.
 
-    `file_mb`: the size of its input files. `done_mb`: their size in units that this build ran, from which the rate is computed.
-    `text_mb`: the size of their text in UTF-8. `peak_mb`: the process's peak memory during the stage. None: the stage has no such
-    number, or did not run.
+    `file_mb`: the size of its input files. `done_mb`: their size in units that this build ran, which is what it read. `text_mb`:
+    the size of the text in UTF-8. `n_tokens`: those of the dataset; `vocab_size`: those of the vocabulary. `peak_mb`: the
+    process's peak memory during the stage. None: the stage has no such number, or did not run.
     """
 
     stage: str
@@ -35,11 +35,17 @@ class StageSummary:
     seconds: float | None = None
     peak_mb: float | None = None
     done_mb: float | None = None
+    vocab_size: int | None = None
+
+    @property
+    def what(self) -> str:
+        """The action, and the size of the vocabulary that it gave."""
+        return self.action if self.vocab_size is None else f"{self.action}, vocab {self.vocab_size:,}"
 
 
 def rows(summaries: Sequence[StageSummary]) -> list[dict[str, str]]:
-    """One row per stage, as text: each cell by the name of its column, and the action as "what"."""
-    return [_cells(summary) | {"what": summary.action} for summary in summaries]
+    """One row per stage, as text: each cell by the name of its column, and what it did as "what"."""
+    return [_cells(summary) | {"what": summary.what} for summary in summaries]
 
 
 def table(summaries: Sequence[StageSummary]) -> None:
@@ -61,7 +67,7 @@ def table(summaries: Sequence[StageSummary]) -> None:
 
 def table_lines(summaries: Sequence[StageSummary], width: int | None) -> list[str]:
     """The lines of the table, first the names of the columns. `width`: the most characters in a line; None: no limit."""
-    found = [_cells(summary) | {"": summary.action} for summary in summaries]
+    found = [_cells(summary) | {"": summary.what} for summary in summaries]
     columns = list(_COLUMNS)
     for dropped in (None, *_DROPPED):
         columns = [name for name in columns if name != dropped]
@@ -82,7 +88,7 @@ def _cells(summary: StageSummary) -> dict[str, str]:
         "stage": summary.stage,
         "units": _number(summary.n_units),
         "documents": _number(summary.n_documents),
-        "read": _size_of_mb(summary.file_mb),
+        "read": _size_of_mb(summary.done_mb),
         "text": _size_of_mb(summary.text_mb),
         "tokens": _number(summary.n_tokens),
         "seconds": _number(summary.seconds, 1),

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,7 +89,7 @@ def _build(asked: argparse.Namespace) -> Answer:
     from tokenmill.pipeline.start import root_of, start
     from tokenmill.stages.recipe import run_inline
 
-    path = asked.params or find_params()
+    path, start_s = asked.params or find_params(), time.monotonic()
     with alone(root_of(path), asked.wait, asked.force, asked.rehash):
         build = start(path, asked.only, asked.force, asked.rehash)
         if under_dvc() or build.params.run.engine == "inline":
@@ -108,12 +109,18 @@ def _build(asked: argparse.Namespace) -> Answer:
         table(summaries)
         if sys.stdout.isatty() and not asked.only:
             print("\n".join(_what_next(build.root, build.params)))
+            print(_time_line(time.monotonic() - start_s, summaries))
 
     return Answer({"up_to_date": not is_new, "stages": stages}, show, is_asked_for=False)
 
 
+def _time_line(seconds: float, summaries: Sequence[StageSummary]) -> str:
+    in_stages = sum(one.seconds or 0 for one in summaries)
+    return f"time     {seconds:.1f} s, of which {max(seconds - in_stages, 0):.1f} are Prefect's, DVC's and the start's"
+
+
 def _what_next(root: Path, params: "Params") -> list[str]:
-    """Three lines for a person: where the dataset is, how a training job reads it, and where the report is."""
+    """Lines for a person: where the dataset is, how a training job reads it, where the report is, and what to do next."""
     tokens, encode = os.path.relpath(root / TOKENS_DIRECTORY), params.encode
     split = next(iter(encode.splits), None)
     own = [FORMATS[name].opened_by for name in encode.formats]
@@ -124,7 +131,12 @@ def _what_next(root: Path, params: "Params") -> list[str]:
         if encode.pack is not None and encode.pack.output == "index":
             how += ".packed()"
     report = os.path.relpath(root / (PAGE_FILE if params.run.report_page else REPORT_FILE))
-    return [f"dataset  {as_shown(tokens)}", f"read it  {as_shown(how)}", f"report   {as_shown(report)}"]
+    return [
+        f"dataset  {as_shown(tokens)}",
+        f"read it  {as_shown(how)}",
+        f"report   {as_shown(report)}",
+        "next     tokenmill view shows it, git commit keeps it",
+    ]
 
 
 def _save(summaries: Sequence[StageSummary], path: Path) -> None:

@@ -123,7 +123,7 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
     form = Form(tokenizer, "", {name: text for name, text in special.items() if text is not None})
     if programs := dict.fromkeys(one.program for one in warnings_of(form)):
         say(f"train-vocab: for {' and '.join(programs)}, see `tokenmill check {TOKENIZER_DIRECTORY}`")
-    return StageSummary("train-vocab", "run", text_mb=report["text_bytes"] / 1e6, n_tokens=tokenizer.vocab_size)
+    return StageSummary("train-vocab", "run", text_mb=report["text_bytes"] / 1e6, vocab_size=tokenizer.vocab_size)
 
 
 def _entries(
@@ -174,7 +174,7 @@ def import_tokenizer(root: Path, asked: TokenizerSource, chat: Chat | None = Non
         say(
             "train-vocab: the tokenizer is the same as before. With an imported one, count and train_vocab have no effect."
         )
-    return StageSummary("train-vocab", "imported", n_tokens=tokenizer.vocab_size)
+    return StageSummary("train-vocab", "imported", vocab_size=tokenizer.vocab_size)
 
 
 def base_of(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer | None:
