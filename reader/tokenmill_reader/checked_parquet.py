@@ -18,6 +18,7 @@ from tokenmill_reader.thrift import structs_in
 
 _VALUES_MIN = 10_000_000  # so many may be in any file: 80 MB
 _VALUES_PER_BYTE_MAX = 100
+_CODECS = range(8)
 
 
 def parquet_file(source: Any, **options: Any) -> Any:
@@ -29,7 +30,7 @@ def parquet_file(source: Any, **options: Any) -> Any:
     with _checked_names():
         file = pq.ParquetFile(source, page_checksum_verification=True, **options)
     with open(source, "rb") if isinstance(source, (str, Path)) else nullcontext(source) as opened:  # noqa: PTH123
-        _check_size_statistics(opened, file.metadata)
+        _check_chunks(opened, file.metadata)
     return file
 
 
@@ -69,10 +70,10 @@ def _checked_names() -> Iterator[None]:
         raise pa.ArrowInvalid("the name of a column is not UTF-8") from None
 
 
-def _check_size_statistics(file: Any, metadata: Any) -> None:
-    """Raises pyarrow.ArrowInvalid if a footer's size statistics do not fit its columns. pyarrow raises a C++ exception for them,
-    which nothing catches where Python asks for the metadata of a column chunk (tried with pyarrow 26.0.1). The fields are those
-    of github.com/apache/parquet-format, parquet.thrift."""
+def _check_chunks(file: Any, metadata: Any) -> None:
+    """Raises pyarrow.ArrowInvalid if what a footer says of a column chunk is damaged: its codec, or size statistics that do not fit
+    the column. pyarrow raises a C++ exception for these, which nothing catches where Python asks for them (tried with pyarrow
+    26.0.1). The fields are those of github.com/apache/parquet-format, parquet.thrift."""
     end = file.seek(0, os.SEEK_END)
     file.seek(end - 8)
     n_footer = int.from_bytes(file.read(4), "little")
@@ -80,14 +81,14 @@ def _check_size_statistics(file: Any, metadata: Any) -> None:
     columns = [metadata.schema.column(j) for j in range(metadata.num_columns)]
     try:
         is_right = all(
-            _fit(chunk.get(3, {}).get(16) or {}, column)
+            chunk.get(3, {}).get(4, 0) in _CODECS and _fit(chunk.get(3, {}).get(16) or {}, column)
             for group in structs_in(io.BytesIO(file.read(n_footer)), 4)
             for chunk, column in zip(group.get(1, ()), columns)
         )
     except (EOFError, ValueError, AttributeError, TypeError):
         is_right = False
     if not is_right:
-        raise pa.ArrowInvalid("the size statistics in the footer are damaged")
+        raise pa.ArrowInvalid("a codec or the size statistics in the footer are damaged")
 
 
 def _fit(sizes: dict[int, Any], column: Any) -> bool:

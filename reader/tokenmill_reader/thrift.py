@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -57,7 +58,7 @@ def _value(data: IO[bytes], kind: int, depth: int) -> Any:
 
 
 def _bytes(data: IO[bytes], n_bytes: int) -> bytes:
-    found = data.read(n_bytes)
+    found = data.read(min(n_bytes, sys.maxsize))
     if len(found) < n_bytes:
         raise EOFError
     return found

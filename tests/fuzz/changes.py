@@ -1,11 +1,15 @@
-"""Random changes to bytes and to values of JSON, and random chat templates."""
+"""Random changes to bytes, to numbers in files, and to values of JSON, and random chat templates."""
 
+import io
 import re
 from copy import deepcopy
 from random import Random
 from typing import Any
 
+import pyarrow.parquet as pq
 from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_TESTS
+
+from tokenmill_reader.thrift import read_struct
 
 _TEXTS = ["", "\x00", "..", "../x", "/", "\x1b", "a" * 300, "é", "\ufffe", "(", "[a-z]+", "<s>", "type", "inf", "-1"]
 _NUMBERS = [-1, 0, 1, 2, 255, 2**16, 2**31, 2**32, 2**63, 2**64, 10**30, -(2**63), 0.5, 1e308, float("nan")]
@@ -38,6 +42,53 @@ def changed_bytes(chance: Random, content: bytes) -> bytes:
         new = [chance.randbytes(n), b"", b"\x00" * n, b"\xff" * n, there * 2, there[::-1], found[other : other + n]]
         found[at : at + n] = chance.choice([*new, chance.choice(_PIECES)])
     return bytes(found)
+
+
+class _Noted(io.BytesIO):
+    """Bytes that note where one of them was read alone, as Thrift's numbers and types are."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.noted: list[int] = []
+
+    def read(self, n_bytes: int | None = -1, /) -> bytes:
+        if n_bytes == 1:
+            self.noted.append(self.tell())
+        return super().read(n_bytes)
+
+
+def parquet_numbers(content: bytes) -> list[tuple[int, int, int]]:
+    """The numbers and types in the footer and in the page headers of a Parquet file: where each begins, where it ends, and where
+    the footer or the page ends."""
+    end = len(content) - 8
+    structs = [(end - int.from_bytes(content[end : end + 4], "little"), end)]
+    metadata = pq.read_metadata(io.BytesIO(content))
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            start = column.dictionary_page_offset or column.data_page_offset
+            structs.append((start, start + column.total_compressed_size))
+    found = []
+    for start, stop in structs:
+        file = _Noted(content)
+        file.seek(start)
+        read_struct(file)
+        ends = [at + 1 for at in file.noted if content[at] < 128]  # larger ones go on in the next byte
+        found += [(ends[i - 1] if i else start, ends[i], stop) for i in range(len(ends))]
+    return found
+
+
+def with_number(content: bytes, place: tuple[int, int, int], number: int) -> bytes:
+    """A Parquet file with another number at a place of `parquet_numbers`. A footer has its new length, and a page its own."""
+    start, end, stop = place
+    varint = bytearray()
+    while number > 127:
+        varint.append(number & 127 | 128)
+        number >>= 7
+    changed = bytes([*varint, number]) + content[end:stop]
+    if stop < len(content) - 8:
+        return content[:start] + changed[: stop - start].ljust(stop - start, b"\0") + content[stop:]
+    n_footer = int.from_bytes(content[stop : stop + 4], "little") + len(changed) - (stop - start)
+    return content[:start] + changed + n_footer.to_bytes(4, "little") + content[stop + 4 :]
 
 
 def change_json(chance: Random, value: Any) -> None:

@@ -1,16 +1,24 @@
-"""A damaged footer that pyarrow would end the process over is an error."""
+"""Parquet files that pyarrow would end the process over are errors, as is any other damage of their numbers."""
 
 import io
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tokenmill_reader.checked_parquet import parquet_file
+from tests.fuzz.changes import parquet_numbers, with_number
+from tokenmill.config.sources import Reading
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.reader import find_shards, read_batches
+from tokenmill.errors import CorpusError
+from tokenmill_reader.checked_parquet import parquet_file, read_table
 from tokenmill_reader.errors import ValidationError
 from tokenmill_reader.formats.index import read_index_file
 from tokenmill_reader.formats.sidecar import read_source_ids_of_parquet
@@ -47,8 +55,27 @@ def test_a_histogram_of_another_length_than_its_column_has_is_an_error(tmp_path:
     damaged = re.sub(rb"\x29(\x26..\x19\x46)", rb"9\1", content, count=1, flags=re.DOTALL)
     assert damaged != content
     path.write_bytes(damaged)
-    with pytest.raises(pa.ArrowInvalid, match="the size statistics in the footer are damaged"):
+    with pytest.raises(pa.ArrowInvalid, match="or the size statistics in the footer are damaged"):
         parquet_file(path if is_path else io.BytesIO(damaged))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["dictionary", "DELTA_BYTE_ARRAY"])
+def test_any_number_in_a_footer_or_a_page_header_may_be_another(tmp_path: Path, encoding: str) -> None:
+    texts = pa.table({"text": ["the cat"] * 9 + ["sat"], "id": [f"{i}" for i in range(10)]})
+    kind: dict[str, Any] = {} if encoding == "dictionary" else {"use_dictionary": False, "column_encoding": encoding}
+    pq.write_table(texts, file := io.BytesIO(), compression="zstd", store_schema=False, **kind)
+    content = file.getvalue()
+    path = tmp_path / "a.parquet"
+    for place, number in product(parquet_numbers(content), (0, 2**31 - 1, 2**33 + 1, 2**64 - 2)):
+        path.write_bytes(with_number(content, place, number))
+        (shard,) = find_shards(tmp_path, path.name)
+        with suppress(CorpusError):
+            for batch in read_batches(shard, Reading("text", "id", None), limits=Limits(1 << 22, 1 << 24)):
+                batch.texts.validate(full=True)
+        for read in (read_table, lambda path: parquet_file(path).read()):
+            with suppress(OSError, ValueError, pa.ArrowException):
+                read(path)
 
 
 def many_in_few_bytes(path: Path, kind: str) -> Path:
