@@ -289,6 +289,7 @@ def gguf_file(path: Path, changes: dict[str, tuple[int, Any] | None]) -> Path:
         ("ggml.bos_token_id", (STRING, "1"), "bos_token_id: expected an id; found '1'"),
         ("ggml.bos_token_id", (BOOL, True), "bos_token_id: expected an id; found True"),
         ("chat_template", (UINT32, 1), "chat_template: expected a text; found 1"),
+        ("x", (ARRAY, (ARRAY, [(INT32, [])])), "expected keys and values of GGUF; found a list in a list"),
     ],
 )
 def test_a_field_of_a_gguf_of_another_type_is_named(

@@ -190,6 +190,8 @@ class _Reader:
             inner, n_items = self._numbers("IQ")
             if inner in _NUMBERS:
                 self._take(struct.calcsize(f"<{_NUMBERS[inner]}") * n_items)
+            elif inner == ARRAY:  # which llama.cpp does not read either
+                raise self._damaged("a list in a list")
             else:
                 for _ in range(n_items):
                     self._pass(inner)
