@@ -1,21 +1,11 @@
-"""The memory of a process: how much it may take, and what it gives back."""
+"""The memory of this process: how much it has, and what it gives back."""
 
 import ctypes
 import os
-import resource
 from pathlib import Path
 
 _STATM = Path("/proc/self/statm")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-
-def limit_memory(bytes_max: int) -> None:
-    """Lets this process allocate so many bytes, or fewer if it may have fewer already. Past that, an allocation fails, as by
-    MemoryError. It writes no core file."""
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = bytes_max if hard == resource.RLIM_INFINITY else min(bytes_max, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def resident_bytes() -> int:

@@ -25,8 +25,8 @@ from tokenmill import _core
 from tokenmill.chat.conversation import read_conversation
 from tokenmill.chat.rendering import Renderer, Rendering, Way
 from tokenmill.chat.template import MEMORY_BYTES_MAX, ChatTemplate
+from tokenmill.child_limits import how_ended, limit_memory
 from tokenmill.errors import ChatError
-from tokenmill.process_memory import limit_memory
 from tokenmill_reader.child_python import command_of
 
 SECONDS_MAX = 60
@@ -217,8 +217,10 @@ def _why_ended(code: int) -> str:
         return f"the chat template takes more than {SECONDS_MAX:,} s for it. Look for a loop in the template that does not end."
     if code == errno.ENOMEM:
         return f"rendering it takes more than {MEMORY_BYTES_MAX / 1e9:g} GB of memory. Cut it, or simplify the chat template."
-    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    return f"the process that renders it by the chat template ended with {how}. If the system had no memory left, free some."
+    return (
+        f"the process that renders it by the chat template ended with {how_ended(code)}. If the system had no memory left, free "
+        "some."
+    )
 
 
 @lru_cache(maxsize=4)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from tokenmill.process_memory import limit_memory
+from tokenmill.child_limits import limit_memory
 from tokenmill_reader.child_python import command_of
 
 _VEGA_LITE = "6.4"

@@ -15,6 +15,7 @@ from tokenmill.calls import counted
 from tokenmill.errors import CorpusError, TokenizerError
 from tokenmill.pretokenizers.json_steps import parts_of
 from tokenmill.pretokenizers.patterns import hard_text
+from tokenmill.tokenizer import library_trial
 from tokenmill.tokenizer.formats.library_limits import growth
 from tokenmill.tokenizer.formats.schema import check_range
 from tokenmill.tokenizer.model import CHARACTERS, bytes_of, sha256_of
@@ -207,6 +208,7 @@ def _read(document: dict[str, Any], content: bytes, place: str) -> Any:
     """Raises TokenizerError naming the section that `tokenizers` cannot read. The library itself names only a column."""
     from tokenizers import Tokenizer
 
+    library_trial.check(content, place)
     try:
         with as_tokenizer_error(place), _without_panic_messages():
             return Tokenizer.from_str(content.decode())
@@ -224,8 +226,10 @@ def check_distinct(document: dict[str, Any], place: str) -> None:
     import tokenizers
 
     only_normalizer = {"normalizer": document["normalizer"], "model": {"type": "BPE", "vocab": {}, "merges": []}}
+    content = json.dumps(only_normalizer)
+    library_trial.check(content.encode(), place)
     with as_tokenizer_error(place), _without_panic_messages():
-        normalizer = tokenizers.Tokenizer.from_str(json.dumps(only_normalizer)).normalizer
+        normalizer = tokenizers.Tokenizer.from_str(content).normalizer
         seen: dict[str, str] = {}
         for i, one in enumerate(document["added_tokens"]):
             text = one["content"]

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from tokenmill.child_limits import how_ended
 from tokenmill.errors import TokenmillError, of_the_machine
 from tokenmill_reader.child_python import command_of
 from tokenmill_reader.shown import as_shown
@@ -87,8 +88,7 @@ class Answering:
         self.close()
         if code == -signal.SIGALRM:
             raise EOFError(f"the answer takes more than {self.seconds_max:g} s.")
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        raise EOFError(f"the process that reads the dataset ended with {how}.")
+        raise EOFError(f"the process that reads the dataset ended with {how_ended(code)}.")
 
 
 def main() -> None:

@@ -1,0 +1,61 @@
+"""What would end the process of the `tokenizers` library, or take gigabytes, is an error that names the file."""
+
+import base64
+import json
+import resource
+import struct
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tokenmill import Tokenizer
+from tokenmill.errors import TokenizerError
+
+UNIGRAM = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.5]]}
+RESERVING = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(struct.pack("<I", 2**32 - 1)).decode()}
+ADDED = [
+    {
+        "id": i,
+        "content": text,
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": True,
+        "special": False,
+    }
+    for i, text in enumerate("xy", 2)
+]
+
+
+def written(folder: Path, **sections: Any) -> Path:
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps({"version": "1.0", "added_tokens": [], "model": UNIGRAM, **sections}))
+    return path
+
+
+@pytest.mark.parametrize("added", [[], ADDED])
+def test_a_length_that_ends_the_process_of_the_library_is_an_error(tmp_path: Path, added: list[dict[str, Any]]) -> None:
+    normalizer = {"type": "Sequence", "normalizers": [{"type": "NFC"}, RESERVING]}
+    path = written(tmp_path, normalizer=normalizer, added_tokens=added)
+    with pytest.raises(
+        TokenizerError, match=r"tokenizer\.json: the tokenizers library .* its process ended with SIGABRT"
+    ):
+        Tokenizer.load(path)
+
+
+@pytest.mark.slow
+def test_a_small_file_of_long_tokens_takes_no_gigabytes(tmp_path: Path) -> None:
+    chance = Random(0)
+    vocab = [["<unk>", 0.0], *([f"{chance.getrandbits(1000):0250x}", -1.0] for _ in range(40_000))]
+    with pytest.raises(TokenizerError, match=r"within 60 s and 2 GB of memory"):
+        Tokenizer.load(written(tmp_path, model=UNIGRAM | {"vocab": vocab}))
+
+
+def test_a_file_is_tried_once(tmp_path: Path) -> None:
+    path = written(tmp_path, normalizer={"type": "NFKC"})
+    assert Tokenizer.load(path).engine == "tokenizers"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    Tokenizer.load(path)
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt == before.ru_minflt
