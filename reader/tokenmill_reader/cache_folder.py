@@ -36,14 +36,16 @@ _STILL_S_MIN = 20.0  # longer than a digest of what was fetched of a file takes
 
 
 def make_folder(folder: Path) -> None:
-    """Makes the folder, for this user alone. Raises StorageError if another user has made it, who could change what is in it."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Makes the folder, for this user alone. Raises StorageError if another user has made it, who could change what is in it, and
+    for a link."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise StorageError(
             folder,
             f"expected a folder of the user with the number {os.geteuid()}; found one of {found.st_uid}, or a link.",
-            "Name another folder as cache, in which nobody else may write.",
+            "Remove it, or name another folder as cache, in which nobody else may write.",
         )
     if stat.S_IMODE(found.st_mode) & 0o077:
         folder.chmod(0o700)
@@ -57,7 +59,7 @@ def is_there(folder: Path, file: DatasetFile) -> bool:
     try:
         with open_own(_lock_path(folder, file.name), os.O_RDONLY) as record:
             return record.read(_RECORD_BYTES_MAX) == identity
-    except FileNotFoundError:
+    except (OSError, StorageError):  # whoever fetches it next says what is wrong
         return False
 
 
@@ -85,7 +87,7 @@ def _identity(path: Path, n_bytes: int) -> bytes:
     """What tells a file from another one, and from itself before a change. Empty unless it is a regular file of this size."""
     try:
         found = path.lstat()
-    except FileNotFoundError:
+    except OSError:
         return b""
     if not stat.S_ISREG(found.st_mode) or found.st_size != n_bytes:
         return b""
@@ -118,7 +120,9 @@ class Lock:
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder, self._name, self._path = folder, name, _lock_path(folder, name)
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in (self._path, folder / name):
+            for above in reversed(path.relative_to(folder).parents):
+                make_folder(folder / above)
         self._file: BinaryIO | None = open_own(self._path, os.O_RDWR | os.O_CREAT)
 
     def share(self, patience_s: float) -> None:
@@ -201,7 +205,6 @@ def make_room(
     with Lock(folder, _SPACE) as lock:
         lock.take(patience_s)
         partial = partial_path(folder, file)
-        partial.parent.mkdir(parents=True, exist_ok=True)
         if cache_bytes is not None:
             held = dict(_files(folder))
             held.pop(file.name, None)

@@ -1,6 +1,7 @@
 """The folder that keeps files of a remote dataset is trusted for nothing that somebody may have put there or changed in it."""
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -115,6 +116,27 @@ def test_what_is_no_file_of_ours_is_named_and_left(stored: Stored, name: str, ki
     with pytest.raises(StorageError, match="expected a file; found a link, a folder or a device"):
         stored.items()
     assert stored.outside.read_bytes() == b"12345678"
+
+
+@pytest.mark.parametrize("name", [".locks", "megatron"])
+@pytest.mark.parametrize("kind", ["link", "fifo", "file"])
+def test_a_folder_in_it_that_is_something_else_is_named_and_left(
+    stored: Stored, name: str, kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert stored.items() == ITEMS
+    moved = stored.path(name).rename(tmp_path / "moved")
+    match kind:
+        case "link":
+            stored.path(name).symlink_to(moved)
+        case "fifo":
+            os.mkfifo(stored.path(name))
+        case _:
+            stored.path(name).touch()
+    before = [(path, path.stat().st_mtime_ns) for path in (moved, *sorted(moved.iterdir()))]
+    with pytest.raises(StorageError, match=rf"{re.escape(name)}: expected a folder of the user"):
+        stored.items()
+    assert before == [(path, path.stat().st_mtime_ns) for path in (moved, *sorted(moved.iterdir()))]
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_the_folder_is_for_this_user_alone(stored: Stored) -> None:
