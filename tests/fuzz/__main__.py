@@ -1,7 +1,8 @@
 """Gives random, damaged input to what reads files of others: `python -m tests.fuzz [TARGET …] [--seconds N] [--seed N] [--once]`.
 
 Each try has a seed. A find is anything but a good end or an error of tokenmill's own: another exception, an abort, a try that takes
-more than 10 seconds or 1 GB. Its seed is printed, and its files are kept in .tokenmill/fuzz. Exit code 0: there were no finds.
+more than 10 seconds or 1 GB, or reserves more than 2 GB, and what a target says. Its seed is printed, and its files are kept in
+.tokenmill/fuzz. Exit code 0: there were no finds.
 """
 
 import argparse
@@ -13,8 +14,7 @@ import time
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.fuzz.targets import TARGETS
-from tests.fuzz.tries import run_tries
+from tests.fuzz.tries import TARGETS, run_tries
 
 _KEPT = Path(".tokenmill/fuzz")
 
@@ -52,7 +52,7 @@ def _fuzz(name: str, seed: int, seconds: float, once: bool) -> int:
             n_finds += 1
             kept = _KEPT / f"{name}-{seed}"
             shutil.rmtree(kept, ignore_errors=True)
-            shutil.copytree(base / "try", kept)
+            shutil.copytree(base / "try", kept, symlinks=True, copy_function=_copy)
             (kept / "said.txt").write_text(said)
             what = re.findall(r"^(?:Fatal Python error|Timeout|[\w.]*Error)\b.*", said, re.MULTILINE)
             print(
@@ -65,6 +65,11 @@ def _fuzz(name: str, seed: int, seconds: float, once: bool) -> int:
         n_refused = (base / "refused").stat().st_size
     print(f"{name}: {seed - first_seed + 1:,} tries, {n_refused:,} refused, {n_finds} finds", flush=True)
     return int(n_finds > 0)
+
+
+def _copy(source: str, there: str) -> None:
+    if Path(source).is_file():  # a FIFO has nothing to keep
+        shutil.copy2(source, there)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 """Random changes to bytes, to numbers in files, and to values of JSON, and random chat templates."""
 
+import base64
 import io
 import re
+import struct
+from collections.abc import Sequence
 from copy import deepcopy
 from random import Random
 from typing import Any
@@ -14,6 +17,8 @@ from tokenmill_reader.thrift import read_struct
 _TEXTS = ["", "\x00", "..", "../x", "/", "\x1b", "a" * 300, "é", "\ufffe", "(", "[a-z]+", "<s>", "type", "inf", "-1"]
 _NUMBERS = [-1, 0, 1, 2, 255, 2**16, 2**31, 2**32, 2**63, 2**64, 10**30, -(2**63), 0.5, 1e308, float("nan")]
 _VALUES = [None, True, [], {}, [[]], [None], {"a": 1}, "\ud800", *_TEXTS, *_NUMBERS]
+_LENGTHS = [struct.pack("<I", n) for n in (0, 1, 2**30, 2**31 - 1, 2**31, 2**32 - 1)]
+_LENGTHS += [struct.pack("<Q", n) for n in (0, 2**31, 2**32, 2**33, 2**40, 2**62, 2**63, 2**64 - 1)]
 _PIECES = [b"\n", b'"', b"\\", b"{", b"]", b"\\ud800", b"1e999", b"\xef\xbb\xbf", b"[" * 3000, b"0" * 5000]
 _GRAMMAR = {  # the expansions of each symbol; a branch ends with the first one
     symbol: text.split("; ")
@@ -39,6 +44,10 @@ def changed_bytes(chance: Random, content: bytes) -> bytes:
     for _ in range(chance.choice([1, 1, 1, 2, 4, 16])):
         at, n = chance.randrange(len(found) + 1), chance.choice([1, 1, 2, 4, 8, 64, len(found) // 3])
         there, other = bytes(found[at : at + n]), chance.randrange(len(found) + 1)
+        if chance.random() < 0.2:  # a number, which begins where numbers are put
+            number = chance.choice(_LENGTHS)
+            found[at - at % 4 : at - at % 4 + len(number)] = number
+            continue
         new = [chance.randbytes(n), b"", b"\x00" * n, b"\xff" * n, there * 2, there[::-1], found[other : other + n]]
         found[at : at + n] = chance.choice([*new, chance.choice(_PIECES)])
     return bytes(found)
@@ -91,9 +100,11 @@ def with_number(content: bytes, place: tuple[int, int, int], number: int) -> byt
     return content[:start] + changed + n_footer.to_bytes(4, "little") + content[stop + 4 :]
 
 
-def change_json(chance: Random, value: Any) -> None:
-    """Changes some values in an object or a list."""
-    for _ in range(chance.choice([1, 1, 1, 2, 4])):
+def change_json(chance: Random, value: Any, more: Sequence[Any] = ()) -> None:
+    """Changes some values in an object or a list. `more`: further values that may be put there."""
+    if chance.random() < 0.2:
+        _change_two(chance, value)
+    for _ in range(chance.choice([0, 1, 1, 1, 2, 4])):
         inside = value
         while inside:
             keys, others = (
@@ -110,9 +121,36 @@ def change_json(chance: Random, value: Any) -> None:
                 inside[chance.choice(_TEXTS)] = inside.pop(key)
             elif kind < 0.6 and isinstance(inside[key], int):
                 inside[key] += chance.choice([-1, 1, 2**16])
+            elif kind < 0.6 and isinstance(inside[key], str) and (content := _bytes_of(inside[key])):
+                inside[key] = base64.b64encode(changed_bytes(chance, content)).decode()
             else:
-                inside[key] = deepcopy(chance.choice([*_VALUES, *others[:20]]))
+                inside[key] = deepcopy(chance.choice([*_VALUES, *others[:20], *more]))
             break
+
+
+def _change_two(chance: Random, value: Any) -> None:
+    """Changes two numbers of one object or list by the same amount: what follows from both still fits."""
+    waiting, found = [value], []
+    while waiting:
+        inside = waiting.pop()
+        parts = [*(inside.items() if isinstance(inside, dict) else enumerate(inside))]
+        waiting += [part for _, part in parts if isinstance(part, dict | list)]
+        numbers = [key for key, part in parts if type(part) is int]
+        if len(numbers) > 1:
+            found.append((inside, numbers))
+    if found:
+        inside, numbers = chance.choice(found)
+        more = chance.choice([-1, 1, 255, 2**16, 2**25, 2**31, 2**62])
+        for key in chance.sample(numbers, 2):
+            inside[key] += more
+
+
+def _bytes_of(text: str) -> bytes:
+    """The bytes that a text is in base64; none if it is something else, or short."""
+    try:
+        return base64.b64decode(text, validate=True) if len(text) > 7 else b""
+    except ValueError:
+        return b""
 
 
 def template(chance: Random, symbol: str = "T", depth: int = 4) -> str:

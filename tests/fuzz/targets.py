@@ -7,6 +7,7 @@ import io
 import json
 import lzma
 import shutil
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
@@ -22,9 +23,10 @@ import zstandard
 import tokenmill
 from tests.builders import in_process
 from tests.builders.chats import DOCUMENTS, VARIABLES, a_conversation, canonical, tokenizer
+from tests.builders.gguf import FIELDS, Field, gguf_file
 from tests.builders.pieces import PIECES, PLAIN
 from tests.conftest import make_project
-from tests.fuzz.changes import change_json, changed_bytes, template
+from tests.fuzz.changes import change_json, changed_bytes, parquet_numbers, template, with_number
 from tokenmill import Tokenizer
 from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text
@@ -34,11 +36,15 @@ from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.corpus.units import cut
 from tokenmill.dataset.manifest import Manifest
-from tokenmill.errors import TokenizerError
+from tokenmill.errors import TokenizerError, TokenmillError
 from tokenmill.storage.file_facts import Digests
 from tokenmill.tokenizer.conversions.convert import FORMATS, convert
+from tokenmill.tokenizer.conversions.gguf import ARRAY, BOOL, FLOAT32, INT32, STRING, UINT32
 from tokenmill.tokenizer.conversions.pieces import document_of as character_document
 from tokenmill.tokenizer.formats.tiktoken_file import read_ranks
+from tokenmill.view.dataset_view import Asked, DatasetView
+
+_GGUF_KEYS = ["ggml.add_space_prefix", "ggml.bos_token_id", "chat_template", "x"]
 
 Try = Callable[[Random, Path], None]
 _TEXT = "the cat sat 0123 <s> naïve café 東京 🙂\r\n\u2028 </s>"
@@ -70,7 +76,13 @@ def readers(base: Path) -> Try:
         if suffix in _PACKERS and chance.random() < 0.5:  # what is inside is changed, and not the compressed bytes
             content = _PACKERS[suffix](changed_bytes(chance, plain[name.removesuffix(suffix)]))
         else:
-            content = changed_bytes(chance, chance.choice(made[name]))
+            content = chance.choice(made[name])
+            if suffix == ".parquet" and chance.random() < 0.5:
+                content = with_number(
+                    content, chance.choice(parquet_numbers(content)), chance.getrandbits(chance.randrange(65))
+                )
+            else:
+                content = changed_bytes(chance, content)
         (folder / name).write_bytes(content)
         columns = "text", chance.choice(["id", "n", None]), chance.choice(["\n", " sat", None])
         conversations = chance.choice([None, None, Conversations("messages", None, None)])
@@ -110,11 +122,21 @@ def datasets(base: Path) -> Try:
             path.write_bytes(changed_bytes(chance, path.read_bytes()))
         for words in (["info"], ["verify"], ["locate", "--token", "5"], ["locate", "--id", "a.jsonl-1"]):
             _run(folder, words[0], "tokens", *words[1:])
+        with suppress(TokenmillError):
+            _look(DatasetView(folder / "tokens"), chance.choice(["id", "text", "token"]))
         opened = tokenmill.open(folder / "tokens", format=chance.choice(["parquet", "arrow", None]))
         for i in range(min(len(opened), 10)):
             opened[i]
 
     return attempt
+
+
+def _look(view: DatasetView, by: str) -> None:
+    """Asks for all that the page of view shows. `by`: the kind of search."""
+    asked = Asked({"text": "the", "by": by, "q": "a.jsonl-1" if by == "id" else "the", "order": "count"})
+    for name in ("info", "items", "item", "search", "vocabulary", "encode"):
+        with suppress(TokenmillError, OSError, ValueError):
+            getattr(view, name)(asked)
 
 
 def _run(folder: Path, *arguments: str) -> None:
@@ -134,6 +156,9 @@ def tokenizers(base: Path) -> Try:
         {"type": "Unigram", "unk_id": 0, "byte_fallback": False, "vocab": [[text, -1.5] for text in texts]},
     ):
         shapes.append(json.dumps(plain | {"added_tokens": plain["added_tokens"][:2], "model": model}))
+    texts_of_rules = base64.b64encode(struct.pack("<II", 4, 0) + b"a\0").decode()
+    rules = {"type": "Precompiled", "precompiled_charsmap": texts_of_rules}
+    shapes.append(json.dumps(json.loads(shapes[-1]) | {"normalizer": rules}))
     tokenizer("plain").save(base / "saved")
     ranks = (base / "saved/vocab.tiktoken").read_bytes()
     beside: dict[str, Any] = {
@@ -191,6 +216,13 @@ def conversions(base: Path) -> Try:
     made[Path("tekken.json")] = json.dumps(tekken).encode()
 
     def attempt(chance: Random, folder: Path) -> None:
+        if chance.random() < 0.2:
+            keys = [*(key.removeprefix("tokenizer.") for key in FIELDS), *_GGUF_KEYS]
+            changes = {chance.choice(keys): _gguf_field(chance) for _ in range(chance.choice([1, 1, 2, 3]))}
+            _converted(
+                gguf_file(folder / "a.gguf", {"ggml.model": (STRING, chance.choice(["llama", "gpt2"])), **changes})
+            )
+            return
         name = chance.choice(list(made))
         for beside in made:
             if beside.parent == name.parent:
@@ -200,11 +232,26 @@ def conversions(base: Path) -> Try:
             (folder / name.name).write_text(json.dumps(document))
         else:
             (folder / name.name).write_bytes(changed_bytes(chance, made[name]))
-        path = folder / ("vocab.json" if name.name == "merges.txt" else name.name)
-        convert(path, folder / "there", pattern="gpt2")
-        Tokenizer.load(folder / "there").encode_batch([_TEXT, "the cat " * 99], threads=1)
+        _converted(folder / ("vocab.json" if name.name == "merges.txt" else name.name))
 
     return attempt
+
+
+def _converted(path: Path) -> None:
+    convert(path, path.parent / "there", pattern="gpt2")
+    Tokenizer.load(path.parent / "there").encode_batch([_TEXT, "the cat " * 99], threads=1)
+
+
+def _gguf_field(chance: Random, depth: int = 0) -> Field | None:
+    """A value of any type, or none."""
+    kind = chance.choice([STRING, UINT32, INT32, FLOAT32, BOOL, *[ARRAY] * 6])
+    if kind != ARRAY:
+        values = {STRING: ["", "a", "gpt-2", "llama"], BOOL: [True], FLOAT32: [1.0, float("nan")]}
+        return kind, chance.choice(values.get(kind, [0, 1, 3, 2**31 - 1]))
+    if depth == 2:
+        return None
+    one, n = _gguf_field(chance, depth + 1) or (INT32, 1), chance.choice([0, 1, 4, 4, 4, 5])
+    return ARRAY, (one[0], [one[1]] * n)
 
 
 def templates(base: Path) -> Try:
@@ -226,8 +273,3 @@ def templates(base: Path) -> Try:
         encoder.encode_batch(pa.array(conversations, pa.large_string()))
 
     return attempt
-
-
-TARGETS: dict[str, Callable[[Path], Try]] = {
-    one.__name__: one for one in (readers, datasets, tokenizers, conversions, templates)
-}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.tries import TARGETS
 
 
 @pytest.mark.slow

@@ -6,14 +6,22 @@ import re
 import resource
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.places import caches, repositories, uploads
+from tests.fuzz.targets import Try, conversions, datasets, readers, templates, tokenizers
 from tokenmill.errors import TokenmillError
+
+TARGETS: dict[str, Callable[[Path], Try]] = {
+    one.__name__: one for one in (readers, datasets, tokenizers, conversions, templates, uploads, repositories, caches)
+}
 
 _HANG_S = 10
 _MEMORY_BYTES_MAX = 1 << 30
+_ADDRESS_BYTES_MAX = 2 << 30
+"""What a try may reserve in addition to what the process has. Of a length in a file, memory is often reserved and never used."""
 
 
 def run_tries(name: str, seed: int, seconds: float, once: bool, base: Path) -> None:
@@ -25,7 +33,7 @@ def run_tries(name: str, seed: int, seconds: float, once: bool, base: Path) -> N
     shutil.rmtree(prepared, ignore_errors=True)
     prepared.mkdir()
     attempt = TARGETS[name](prepared)
-    resource.setrlimit(resource.RLIMIT_DATA, (_used("VmData") + 4 * _MEMORY_BYTES_MAX,) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (_used("VmSize") + _ADDRESS_BYTES_MAX,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if not (end := base / "end").exists():
         end.write_text(str(time.monotonic() + seconds))

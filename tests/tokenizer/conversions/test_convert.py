@@ -12,6 +12,7 @@ import pytest
 from transformers import AutoTokenizer, GPT2Tokenizer
 
 from tests.builders.character_tokenizers import document as trained_characters
+from tests.builders.gguf import gguf_file
 from tests.builders.pieces import PIECES, PLAIN
 from tests.builders.tekken import tekken_file
 from tests.builders.tokenizer_files import DOCUMENT, ISOLATED, changed, loaded, split
@@ -21,7 +22,7 @@ from tokenmill.cli.convert import _FORMATS
 from tokenmill.cli.main import main
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.conversions.convert import FORMATS, convert, read_form
-from tokenmill.tokenizer.conversions.gguf import ARRAY, BOOL, FLOAT32, INT32, PATTERNS, STRING, UINT32, _file
+from tokenmill.tokenizer.conversions.gguf import ARRAY, BOOL, FLOAT32, INT32, PATTERNS, STRING, UINT32
 from tokenmill.tokenizer.conversions.llama_cpp_hash import CHECK_TEXT
 from tokenmill.tokenizer.conversions.pieces import Kind, document_of, merges_of
 
@@ -241,22 +242,6 @@ def test_the_command_has_the_lines_that_the_converter_of_models_lacks(
 
 def test_the_command_offers_all_formats() -> None:
     assert _FORMATS == FORMATS
-
-
-def gguf_file(path: Path, changes: dict[str, tuple[int, Any] | None]) -> Path:
-    """A GGUF of four pieces with some of its fields changed; None leaves one out."""
-    tokens = (STRING, ["<unk>", "<s>", "a", "b"])
-    fields: dict[str, tuple[int, Any] | None] = {
-        "tokenizer.ggml.model": (STRING, "llama"),
-        "tokenizer.ggml.tokens": (ARRAY, tokens),
-        "tokenizer.ggml.token_type": (ARRAY, (INT32, [2, 3, 1, 1])),
-        "tokenizer.ggml.scores": (ARRAY, (FLOAT32, [0.0, 0.0, -1.0, -2.0])),
-        "tokenizer.ggml.merges": (ARRAY, (STRING, [])),
-        "tokenizer.ggml.pre": (STRING, "gpt-2"),
-    }
-    changed = {f"tokenizer.{key}": value for key, value in changes.items()}
-    path.write_bytes(b"".join(_file({key: value for key, value in (fields | changed).items() if value is not None})))
-    return path
 
 
 @pytest.mark.parametrize(
