@@ -1,6 +1,5 @@
 """Random changes to bytes, to numbers in files, and to values of JSON, and random chat templates."""
 
-import base64
 import io
 import re
 import struct
@@ -121,8 +120,6 @@ def change_json(chance: Random, value: Any, more: Sequence[Any] = ()) -> None:
                 inside[chance.choice(_TEXTS)] = inside.pop(key)
             elif kind < 0.6 and isinstance(inside[key], int):
                 inside[key] += chance.choice([-1, 1, 2**16])
-            elif kind < 0.6 and isinstance(inside[key], str) and (content := _bytes_of(inside[key])):
-                inside[key] = base64.b64encode(changed_bytes(chance, content)).decode()
             else:
                 inside[key] = deepcopy(chance.choice([*_VALUES, *others[:20], *more]))
             break
@@ -143,14 +140,6 @@ def _change_two(chance: Random, value: Any) -> None:
         more = chance.choice([-1, 1, 255, 2**16, 2**25, 2**31, 2**62])
         for key in chance.sample(numbers, 2):
             inside[key] += more
-
-
-def _bytes_of(text: str) -> bytes:
-    """The bytes that a text is in base64; none if it is something else, or short."""
-    try:
-        return base64.b64decode(text, validate=True) if len(text) > 7 else b""
-    except ValueError:
-        return b""
 
 
 def template(chance: Random, symbol: str = "T", depth: int = 4) -> str:

@@ -156,9 +156,8 @@ def tokenizers(base: Path) -> Try:
         {"type": "Unigram", "unk_id": 0, "byte_fallback": False, "vocab": [[text, -1.5] for text in texts]},
     ):
         shapes.append(json.dumps(plain | {"added_tokens": plain["added_tokens"][:2], "model": model}))
-    texts_of_rules = base64.b64encode(struct.pack("<II", 4, 0) + b"a\0").decode()
-    rules = {"type": "Precompiled", "precompiled_charsmap": texts_of_rules}
-    shapes.append(json.dumps(json.loads(shapes[-1]) | {"normalizer": rules}))
+    rules = struct.pack("<II", 4, 0) + b"a\0"
+    shapes.append(json.dumps(json.loads(shapes[-1]) | {"normalizer": {"type": "Precompiled"}}))
     tokenizer("plain").save(base / "saved")
     ranks = (base / "saved/vocab.tiktoken").read_bytes()
     beside: dict[str, Any] = {
@@ -181,6 +180,9 @@ def tokenizers(base: Path) -> Try:
             path.write_bytes(changed_bytes(chance, content.encode()))
         else:
             change_json(chance, document := json.loads(content))
+            if content == shapes[-1]:
+                charsmap = base64.b64encode(changed_bytes(chance, rules)).decode()
+                document["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": charsmap}
             path.write_text(json.dumps(document))
         if pattern is None and chance.random() < 0.4:
             path = folder
