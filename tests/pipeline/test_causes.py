@@ -15,6 +15,8 @@ from tokenmill.pipeline.causes import decides_units
         ("sources.web.template", {"count", "encode", "validate"}),
         ("source.keep_columns", {"encode", "validate"}),
         ("sources.web.special_tokens_in_text", {"encode", "validate"}),
+        ("train_vocab.trim.from", {"count", "encode", "validate"}),
+        ("train_vocab.trim.keep", {"encode", "validate"}),
         ("encode.chat.mask", {"count", "encode", "validate"}),
         ("source.license", set()),
         ("sources.web.epochs", set()),

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -222,7 +222,7 @@ def _measure(
             group.n_tokens_other += len(theirs[i])
         if counter is not None:
             try:
-                counter.update(batch.texts)
+                counter.update(one.preparation.texts_to_split(batch.texts))
             except CountsError:  # memory is full; the words counted so far suffice to show what changes most
                 words, counter = _changed_words(one, other, counter.finish()), None
     if counter is not None:
@@ -239,7 +239,7 @@ def _on_words(one: Tokenizer, other: Tokenizer, counts: pa.Table) -> tuple[Yield
     order = pc.select_k_unstable(counts["count"], k=min(_WORDS_MAX, len(counts)), sort_keys=[("", "descending")])
     counts = counts.take(order).combine_chunks()
     pretokens = counts["pretoken"].cast(pa.large_binary()).combine_chunks()
-    ours, theirs = (tokenizer.encode_batch(pretokens).to_pylist() for tokenizer in (one, other))
+    ours, theirs = (_inside(tokenizer).encode_batch(pretokens).to_pylist() for tokenizer in (one, other))
     total, found = Yield(), []
     for pretoken, count, a, b in zip(pretokens.to_pylist(), counts["count"].to_pylist(), ours, theirs, strict=True):
         before, after = _pieces(one, a), _pieces(other, b)
@@ -252,6 +252,12 @@ def _on_words(one: Tokenizer, other: Tokenizer, counts: pa.Table) -> tuple[Yield
             found.append((count * max(abs(len(a) - len(b)), 1), Word(_shown(pretoken), count, before, after)))
     found.sort(key=lambda item: (-item[0], item[1].word))
     return total, [word for _weight, word in found[:_N_SHOWN]]
+
+
+def _inside(tokenizer: Tokenizer) -> Tokenizer:
+    """The tokenizer for pre-tokens: it puts no space in front of them, as it does in front of a whole text."""
+    model = tokenizer.model
+    return Tokenizer(replace(model, add_prefix_space=False)) if model and model.add_prefix_space else tokenizer
 
 
 def _pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:

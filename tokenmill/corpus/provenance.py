@@ -19,6 +19,7 @@ from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Piece
 from tokenmill.errors import CountsError
 from tokenmill.storage.atomic import write_atomic
+from tokenmill.tokenizer.preparing import Preparation
 from tokenmill_reader.regular_files import read
 
 _N_SAMPLES = 32  # the number of samples, at most one per shard
@@ -51,7 +52,7 @@ def counted_source(source: DocumentSource) -> CountedSource:
 
 class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
     """The origin of a table of counts. Columns, separator, conversations and format: how shards without a named source were read.
-    `samples`: see `Samples`. `sources`: the named sources."""
+    `samples`: see `Samples`. `sources`: the named sources. `preparation`: what was done to the texts before; None: nothing."""
 
     text_column: str
     id_column: str | None
@@ -61,6 +62,7 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
     sources: dict[str, CountedSource] = {}
     conversations: Conversations | None = None
     format: DocumentFormat | None = None
+    preparation: Preparation | None = None
 
     def source(self) -> DocumentSource:
         """A source that reads files as the shards without a named source were read."""

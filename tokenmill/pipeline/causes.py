@@ -84,7 +84,10 @@ _NO_UNIT = re.compile(
 )
 """The parameters that decide no bytes of units, by their keys. Each other one may be why a unit is made again."""
 
-_NO_COUNTS = re.compile(r"(source|sources\.[^.]+)\.(keep_columns|special_tokens_in_text)(\.|$)")
+_NO_COUNTS = re.compile(
+    r"((source|sources\.[^.]+)\.(keep_columns|special_tokens_in_text)"
+    r"|train_vocab\.(extend\.old_glob|trim\.(keep|min_count|counts|chosen)))(\.|$)"
+)
 """The further parameters that decide no bytes of count's units."""
 
 _CUTTING = re.compile(r"source\.unit_bytes_|sources\.[^.]+(\.glob)?$")

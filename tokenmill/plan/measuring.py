@@ -37,6 +37,7 @@ from tokenmill.plan.measuring_kept import measure_kept
 from tokenmill.plan.measuring_sets import NO_SETS, SetRates, measure_sets
 from tokenmill.plan.sampling import BATCH_BYTES, Excerpt, Observed, Reader, SampleSize, Stratum, allot, read_sample
 from tokenmill.plan.work import Distinct, Work
+from tokenmill.stages.count import preparation_of
 from tokenmill.stages.encode_chat import chat_entry
 from tokenmill.stages.encode_units import UnitFiles
 from tokenmill.stages.encoder import Encoder, encoder_of
@@ -122,7 +123,7 @@ def take_sample(work: Work, scratch: Path, size: SampleSize) -> Sample | None:
         seconds,
     )
     if work.counts or work.learns:
-        first, whole = _count(sample, halves, project.params.count.pattern, scratch)
+        first, whole = _count(sample, halves, project, scratch)
         if work.learns:
             # Learned on one half, a tokenizer makes too few tokens of it, and too many of the other; together that is about right.
             is_most = sample.text_bytes * 2 > sum(one.text_bytes for one in strata)
@@ -181,15 +182,16 @@ def _text_bytes(some: Sequence[_Drawn]) -> int:
 
 
 def _count(
-    sample: Sample, halves: Sequence[Sequence[_Drawn]], pattern: str | None, scratch: Path
+    sample: Sample, halves: Sequence[Sequence[_Drawn]], project: Project, scratch: Path
 ) -> tuple[pa.Table, pa.Table]:
     """Counts each half, and gives the counts of the first one and of both. `sample.half` is the mean of both halves."""
+    preparation = preparation_of(project)
     start_s = time.perf_counter()
     tables = []
     for some in halves:
-        counter = Counter(pattern, threads=1)
+        counter = Counter(project.params.count.pattern, threads=1)
         for one in some:
-            counter.update(one.batch.texts)
+            counter.update(preparation.texts_to_split(one.batch.texts))
         tables.append(counter.finish())
     sample.seconds["count"] = _rate(start_s, sample.text_bytes)
     start_s = time.perf_counter()

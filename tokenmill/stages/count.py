@@ -40,6 +40,8 @@ from tokenmill.storage.atomic import write_atomic, write_directory
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import Done
 from tokenmill.summary import StageSummary
+from tokenmill.tokenizer.preparing import Preparation
+from tokenmill.tokenizer.tokenizer import Tokenizer
 
 
 def count(project: Project, output: Path) -> Stage:
@@ -58,7 +60,8 @@ def count(project: Project, output: Path) -> Stage:
     samples = Samples(project.corpus.sha256)
     by_weight = {unit.name: groups_of(unit, weights) for unit in units}
     parent = root / (spill_directory or SCRATCH_DIRECTORY)
-    tasks = _tasks(project, by_weight, drops, samples, parent)
+    preparation = preparation_of(project)
+    tasks = _tasks(project, preparation, by_weight, drops, samples, parent)
     done = yield from do(Round("count", tasks, CountFacts, partial(_is_within_limits, source)))
     facts = [one.facts for one in done]
     check_limit(units, [one.left for one in facts], sum(one.n_documents for one in facts), source)
@@ -84,7 +87,7 @@ def count(project: Project, output: Path) -> Stage:
             report["superwords"] = {"pattern": params.superwords, "pretokens_distinct": sentences.kept.n_distinct}
         with write_atomic(directory / Path(COUNTS_REPORT_FILE).name) as path:
             path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        write_provenance(_provenance(project, samples), directory / Path(PROVENANCE_FILE).name)
+        write_provenance(_provenance(project, preparation, samples), directory / Path(PROVENANCE_FILE).name)
         if params.by is not None:
             of_group: dict[str, list[Run]] = {}
             for i, weight, name, _, one in _files(tasks, done, by_weight):
@@ -105,6 +108,12 @@ def count(project: Project, output: Path) -> Stage:
         file_mb=project.corpus.n_bytes / 1e6,
         text_mb=report["text_bytes"] / 1e6,
     )
+
+
+def preparation_of(project: Project) -> Preparation:
+    """What the tokenizer to extend or to trim does to a text before it splits it, and so what is done before counting."""
+    base = project.params.train_vocab.base
+    return Preparation() if base is None else Tokenizer.load(project.root / base[1]).preparation
 
 
 def _files(
@@ -134,6 +143,7 @@ def _sentences(
 
 def _tasks(
     project: Project,
+    preparation: Preparation,
     by_weight: Mapping[str, Mapping[Fraction, list[int]]],
     drops: Mapping[str, DropList],
     samples: Samples,
@@ -141,7 +151,7 @@ def _tasks(
 ) -> list[CountTask]:
     """The task of each unit. `by_weight`: the groups of its pieces, by the name of the unit. `scratch`: the folder where counters
     spill."""
-    keys = count_keys(project.units, project.params.count, by_weight, drops)
+    keys = count_keys(project.units, project.params.count, preparation, by_weight, drops)
     return [
         CountTask(
             name=unit.name,
@@ -150,6 +160,7 @@ def _tasks(
             seen=project.seen(unit),
             source=project.params.source,
             params=project.params.count,
+            preparation=preparation,
             groups=list(by_weight[unit.name].values()),
             drops=drops[unit.name],
             samples=samples,
@@ -165,7 +176,7 @@ def _is_within_limits(source: Source, facts: CountFacts) -> bool:
     return facts.left.fits(source)
 
 
-def _provenance(project: Project, samples: Samples) -> Provenance:
+def _provenance(project: Project, preparation: Preparation, samples: Samples) -> Provenance:
     source = project.params.source
     return Provenance(
         source.text_column,
@@ -179,6 +190,7 @@ def _provenance(project: Project, samples: Samples) -> Provenance:
         {name: counted_source(one) for name, one in project.sources.items() if name is not None},
         source.conversations,
         source.format,
+        preparation if preparation != Preparation() else None,
     )
 
 

@@ -1,6 +1,7 @@
 """count, first part: the documents of a unit → their pre-tokens, counted."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from tokenmill.stages.count_groups import GROUPS_MAX, groups_in, reading_of, ref
 from tokenmill.stages.count_sums import SCRATCH_PREFIX, part_name
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
+from tokenmill.tokenizer.preparing import Preparation
 from tokenmill_reader.shown import size
 
 _ONE = Fraction(1)
@@ -52,12 +54,14 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
     """Counts the pre-tokens of one unit into one file for each group of its pieces, and of its documents if count.by asks for it.
     With count.superwords, the pre-tokens of that pattern are counted into one more file for each group of pieces.
 
-    `groups`: the groups, as indices of pieces. `drops`: the documents to leave out. `samples`: takes texts of the corpus.
-    `kept_mb`: the memory for counts. `scratch`: the folder where counters spill what exceeds it.
+    `preparation`: what is done to the texts first. `groups`: the groups, as indices of pieces. `drops`: the documents to leave out.
+    `samples`: takes texts of the corpus. `kept_mb`: the memory for counts. `scratch`: the folder where counters spill what exceeds
+    it.
     """
 
     source: Source
     params: Count
+    preparation: Preparation
     groups: Sequence[Sequence[int]]
     drops: DropList
     samples: Samples
@@ -69,6 +73,7 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
         """Writes the counts (see Task)."""
         assert self.unit is not None
         unit, by, superwords = self.unit, self.params.by, self.params.superwords
+        to_split = self.preparation.texts_to_split
         pieces_of = {piece: i for i, pieces in enumerate(self.groups) for piece in pieces}
         with scratch_directory(self.scratch, SCRATCH_PREFIX) as own_scratch:
             counters: dict[tuple[int, str], Counter] = {}
@@ -98,10 +103,10 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
             for batch in documents:
                 self.samples.offer(unit.pieces, batch)
                 if by is None and len(counters) == 1:
-                    counter_of((0, "")).update(batch.texts)
+                    counter_of((0, "")).update(to_split(batch.texts))
                 else:
                     for piece, name, texts in groups_in(unit, batch, by):
-                        counter_of((pieces_of[piece], name)).update(texts)
+                        counter_of((pieces_of[piece], name)).update(to_split(texts))
                 if len(of_sentences) == 1:
                     of_sentences[0].update(batch.texts)
                 elif of_sentences:
@@ -136,13 +141,16 @@ def superwords_name(group: int) -> str:
 def count_keys(
     units: Sequence[Unit],
     params: Count,
+    preparation: Preparation,
     by_weight: Mapping[str, Mapping[Fraction, list[int]]],
     drops: Mapping[str, DropList],
 ) -> dict[str, str]:
-    """Each unit's key in the unit store, by unit name. `by_weight`: the groups of each unit's pieces. `drops`: the documents that
-    each unit leaves out."""
+    """Each unit's key in the unit store, by unit name. `preparation`: what is done to the texts first. `by_weight`: the groups of
+    each unit's pieces. `drops`: the documents that each unit leaves out."""
+    is_prepared = preparation != Preparation()
     decides = {
         "code": code_digest("count"),
+        "prepared": [asdict(preparation), code_digest("train-vocab")] if is_prepared else None,
         "pattern": params.pattern,
         "by": params.by,
         "superwords": params.superwords,

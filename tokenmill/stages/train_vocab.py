@@ -17,7 +17,7 @@ from tokenmill.config.params import Params
 from tokenmill.config.training_params import TokenizerSource, TrainVocab
 from tokenmill.conform.program import write_program
 from tokenmill.console import say
-from tokenmill.corpus.provenance import read_provenance
+from tokenmill.corpus.provenance import Provenance, read_provenance
 from tokenmill.counts.groups import Groups, read_groups
 from tokenmill.counts.spill import open_parquet
 from tokenmill.counts.table import read_counts
@@ -43,6 +43,7 @@ from tokenmill.storage.atomic import sha256_directory, write_atomic, write_direc
 from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.conversions.elsewhere import warnings_of
 from tokenmill.tokenizer.conversions.forms import Form
+from tokenmill.tokenizer.preparing import Preparation
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.id_map import ID_MAP_FILE, id_map
 from tokenmill.versioning.import_tokenizer import import_pinned
@@ -65,6 +66,7 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
     base = base_of(root, asked, pattern)
     table = counted / Path(COUNTS_FILE).name
     provenance = read_provenance(counted / Path(PROVENANCE_FILE).name)
+    _check_prepared(provenance, asked, base, table)
     folder = counted / Path(COUNTS_GROUPS_DIRECTORY).name
     groups = read_groups(folder) if asked.parity else None
     of_groups = [groups.path(folder, name) for name in groups.names] if groups else []
@@ -203,6 +205,18 @@ def base_of(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer | 
             "tokens that it has.",
         )
     return base
+
+
+def _check_prepared(provenance: Provenance, params: TrainVocab, base: Tokenizer | None, table: Path) -> None:
+    """Raises CountsError for counts of text that was prepared otherwise than the tokenizer to begin from prepares it."""
+    counted, expected = provenance.preparation or Preparation(), base.preparation if base else Preparation()
+    if counted != expected:
+        splits = params.base[1] if params.base else "a new tokenizer"
+        raise CountsError(
+            table,
+            f"counted in text {counted}; expected text {expected}, which {splits} splits.",
+            "Put train_vocab.extend and train_vocab.trim into the params of count in dvc.yaml, and run `tokenmill build`.",
+        )
 
 
 def _check_fits(tables: Sequence[Path], memory: Memory) -> None:

@@ -1,7 +1,6 @@
 """The core as an engine, with the two steps that may come before it: normalizing, and cutting at added tokens."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
 from typing import Any
@@ -11,8 +10,9 @@ import pyarrow as pa
 from tokenmill import _core
 from tokenmill.arrow_texts import ArrowArray, one_array
 from tokenmill.errors import PatternError, TokenizerError
-from tokenmill.tokenizer.added_tokens import Finder, is_plain, normalized
+from tokenmill.tokenizer.added_tokens import is_plain, normalized
 from tokenmill.tokenizer.model import AddedToken, Model
+from tokenmill.tokenizer.preparing import Phase, Preparing
 
 
 def engine_of(
@@ -25,7 +25,7 @@ def engine_of(
     then in the remaining text for tokens that are. `allow_special` makes it find special tokens too. Raises TokenizerError
     for added tokens that cannot be searched for.
     """
-    early, late = (_Phase(model, normal, allow_special) for normal in (False, True))
+    early, late = (Phase(model.added, normal, allow_special) for normal in (False, True))
     in_core = late if late.shown or (not early.shown) else early
     native = not model.add_prefix_space and is_plain(in_core.shown, in_core.hidden)
     native &= not (in_core is late and model.nfc and any(normalized(one.text) != one.text for one in late.all))
@@ -50,30 +50,6 @@ def engine_of(
     return PreparedCore(whole, lambda: finding(()), preparing)
 
 
-class _Phase:
-    """The added tokens of one search: `shown` ones become ids, `hidden` ones stay text."""
-
-    def __init__(self, model: Model, normal: bool, allow_special: bool) -> None:
-        self.all = [one for one in model.added if one.normalized is normal]
-        self.shown = [one for one in self.all if allow_special or not one.special]
-        self.hidden = [] if allow_special else [one for one in self.all if one.special]
-
-    def finder(self, nfc: bool = False) -> Finder:
-        return Finder(self.shown, self.hidden, nfc)
-
-
-@dataclass(frozen=True)
-class Preparing:
-    """How a text is prepared. `early` and `late` cut it before and after normalizing; None: there is nothing to cut at.
-    `early_in_core`: the core finds the early tokens itself, so Python cuts only a text that normalizing changes."""
-
-    early: Finder | None
-    early_in_core: bool
-    late: Finder | None
-    nfc: bool
-    add_prefix_space: bool
-
-
 class PreparedCore:
     """Prepares a text in Python and encodes the pieces with the core. A text that needs no preparing goes to the core as it is.
 
@@ -83,9 +59,10 @@ class PreparedCore:
 
     def __init__(self, whole: _core.Encoder, make_bare: Callable[[], _core.Encoder], preparing: Preparing) -> None:
         self._whole, self._make_bare = whole, make_bare
-        self._early, self._early_in_core, self._late = preparing.early, preparing.early_in_core, preparing.late
-        self._nfc, self._add_prefix_space = preparing.nfc, preparing.add_prefix_space
-        self._only_normalizes = not (self._late or self._add_prefix_space or (self._early and not self._early_in_core))
+        self._preparing, self._early, self._early_in_core = preparing, preparing.early, preparing.early_in_core
+        self._only_normalizes = not (
+            preparing.late or preparing.add_prefix_space or (self._early and not self._early_in_core)
+        )
         self.decode: Callable[[list[int] | ArrowArray], str] = whole.decode
         self.decode_bytes: Callable[[list[int] | ArrowArray], bytes] = whole.decode_bytes
         self.decode_batch: Callable[[Any, int], Any] = whole.decode_batch
@@ -98,7 +75,7 @@ class PreparedCore:
 
     def prepared(self, text: str) -> bytes:
         """The bytes that the ids of a text decode to."""
-        parts = self._prepared(text)
+        parts = self._preparing.parts(text)
         if parts is None:
             return text.encode()
         return b"".join(one.encode() if isinstance(one, str) else self.decode_bytes([one]) for one in parts)
@@ -110,7 +87,7 @@ class PreparedCore:
     def encode(self, text: str) -> list[int]:
         """The ids of one text. Raises UnicodeEncodeError, TokenizerError or PatternError."""
         text.encode()
-        prepared = self._prepared(text)
+        prepared = self._preparing.parts(text)
         if prepared is None:
             return self._whole.encode(text)
         encoder = self._encoder([one for one in prepared if isinstance(one, str)])
@@ -175,7 +152,7 @@ class PreparedCore:
 
     def _prepared_of(self, texts: Iterable[tuple[int, str]]) -> dict[int, list[str | int]]:
         """The parts of the texts that need preparing, by the number of the text."""
-        return {i: parts for i, text in texts if (parts := self._prepared(text)) is not None}
+        return {i: parts for i, text in texts if (parts := self._preparing.parts(text)) is not None}
 
     def _one_text(self, parts: list[str | int]) -> str | None:
         """A prepared text of which `whole` gives the ids: it was not cut, and has no early token, which normalizing made."""
@@ -183,23 +160,6 @@ class PreparedCore:
             case [str(text)] if not (self._early and self._early.is_in(text)):
                 return text
         return None
-
-    def _prepared(self, text: str) -> list[str | int] | None:
-        """The text cut into pieces to encode and ids of added tokens; None if the text needs no preparing."""
-        whole = normalized(text) if self._early_in_core else None
-        if whole == text:
-            return None
-        found: list[str | int] = []
-        for part in self._early.cut(text) if self._early else [text]:
-            if isinstance(part, int):
-                found.append(part)
-                continue
-            if self._nfc:
-                part = whole if whole is not None and part == text else normalized(part)
-            for piece in self._late.cut(part) if self._late else [part]:
-                spaced = self._add_prefix_space and isinstance(piece, str) and piece and not piece.startswith(" ")
-                found.append(f" {piece}" if spaced else piece)
-        return None if found == [text] or not text else found
 
     def _name_text(self, strings: pa.LargeStringArray) -> None:
         """Encodes the texts one by one to raise the first error with its text's number. The core's error has a piece's number."""

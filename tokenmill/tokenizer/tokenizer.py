@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tokenmill.arrow_texts import Texts
+    from tokenmill.tokenizer.preparing import Preparation
 
 CACHE_MB_MAX = 256
 
@@ -344,6 +345,14 @@ class Tokenizer:
         """Whether a text may be changed before it is encoded, so that its ids decode to another text: normalized, or with a space
         in front."""
         return self._model is None or not isinstance(self._engine, _core.Encoder)
+
+    @cached_property
+    def preparation(self) -> Preparation:
+        """What a byte-level tokenizer does to a text before it splits it. What is counted for it must be prepared so; for any other
+        tokenizer, the text as it stands."""
+        from tokenmill.tokenizer.preparing import Preparation
+
+        return Preparation() if self._model is None else Preparation.of(self._model)
 
     def prepared(self, text: str, special: SpecialTokensInText = "as_text") -> bytes:
         """The bytes that the ids of a text decode to; with the engine core. These are the text itself unless `prepares_text`.

@@ -176,8 +176,8 @@ def extend(
     """The tokenizer with more tokens, up to `vocab_size` in all, learned from counts of new text.
 
     Old ids and merges are kept. New ids follow the largest old id, and new merges come after all old ones. The counts must be
-    made with the tokenizer's own split pattern, and from text in NFC if the tokenizer normalizes. Raises ParamsError for a
-    tokenizer that the core cannot run, and CountsError.
+    made with the tokenizer's own split pattern, of what its `preparation` makes of texts. Raises ParamsError for a tokenizer that
+    the core cannot run, and CountsError.
 
     >>> from tokenmill import Counter
     >>> counter = Counter(pattern="gpt2")

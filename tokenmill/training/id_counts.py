@@ -22,7 +22,7 @@ _SLICE_ROWS = 1 << 18
 
 def ids_in_counts(tokenizer: Tokenizer, counts: pa.Table, threads: int | None = None) -> Counts:
     """The uses of each id in the counted text: uint64, by id. `counts`: a table of pretoken and count, made with the tokenizer's
-    own split pattern, and from text in NFC if the tokenizer normalizes."""
+    own split pattern, of what its `preparation` makes of texts."""
     import numpy as np
 
     model = tokenizer.model
