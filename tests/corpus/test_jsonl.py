@@ -14,7 +14,7 @@ from tokenmill.config.sources import Reading
 from tokenmill.corpus.jsonl import line_reader
 from tokenmill.corpus.shards import Shard
 
-SHARD = Shard("a.jsonl", Path("a.jsonl"), 0)
+SHARD = Shard(Path("a.jsonl"), "a.jsonl", 0)
 TEXTS = st.text(st.sampled_from('aé東🙂"\\/\b\n\r\t\x00\x1f\x7f\u2028\ufeff\ufffd'), max_size=6)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.builders.shards import array, error_of, jsonl, read, texts_of, zstd
+from tests.builders.shards import array, error_of, jsonl, read, shard, texts_of, zstd
 from tests.conftest import Project
-from tokenmill.config.sources import Reading
+from tokenmill.config.sources import Conversations, Reading
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import find_shards, read_batches
@@ -68,6 +68,61 @@ def test_a_json_file_is_an_array_objects_or_lines(tmp_path: Path, content: str, 
     assert texts_of(read(tmp_path / "a.json", id_column=None)) == found
 
 
+WRAPPERS = {
+    **{
+        key: f'{{"{key}": ROWS}}' for key in ("conversations", "data", "examples", "instances", "rows", "train", 'é\\"')
+    },
+    "values before": '\ufeff{\n"version": "1.0, [{",\n "n": -2.5e3, "is": true, "of": null,"data" : ROWS}\n',
+    "values behind": '{"data": ROWS , "license": "[{ \\" }", "n": 2}',
+}
+
+
+@pytest.mark.parametrize("content", WRAPPERS.values(), ids=WRAPPERS.keys())
+@pytest.mark.parametrize("n_characters", [1, 3000, 1 << 19], ids=["short", "long", "over blocks"])
+def test_rows_under_the_key_of_one_object_are_documents(tmp_path: Path, content: str, n_characters: int) -> None:
+    texts = ["b" * n_characters, "]}{[", "c" * n_characters]
+    rows = [{"id": i, "text": text, "more": [{"text": 1}]} for i, text in enumerate(texts)]
+    for indent in (None, 1):
+        (tmp_path / "a.json").write_text(content.replace("ROWS", json.dumps(rows, indent=indent)), encoding="utf-8")
+        assert texts_of(read(tmp_path / "a.json", id_column=None)) == texts
+
+
+OF_MESSAGES = Conversations("messages", None, None)
+
+
+def test_the_object_around_rows_is_no_document_of_kept_columns_or_conversations(tmp_path: Path) -> None:
+    path, turn = tmp_path / "a.json", {"role": "user", "content": "Hi"}
+    path.write_text(json.dumps({"lang": "x", "text": "x", "data": [{"lang": "en", "messages": [turn]}]}))
+    for kept in ((), ("lang",)):
+        found = read_batches(shard(path), Reading("text", conversations=OF_MESSAGES, kept=kept))
+        assert [one for batch in found for one in batch.messages.to_pylist()] == [
+            '["en"]' if kept else '{"messages":[{"role":"user","content":"Hi"}]}'
+        ]
+    path.write_text(json.dumps({"messages": [turn]}))  # one document
+    assert texts_of(list(read_batches(shard(path), Reading("text", conversations=OF_MESSAGES)))) == ["Hi"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"rows": [{"text": "a"}], "features": [{"name": "text"}]}', "elements of 'rows', write this array alone"),
+        ('{"data": ["a", "b"]}', "elements of 'data', write this array alone"),
+        ('{"data": [{"text": "a"}]}\n{"data": [{"text": "b"}]}', "elements of 'data', write this array alone"),
+        ('{"data": {"rows": [{"text": "a"}]}}', "the key 'text' is missing"),
+        ('{"data": [{"text": "LONG"}], "more": {"text": "b"}}', "the end of the object that is around the array"),
+        ('{"data": [{"text": "LONG"}], "text": "b"}', "the end of the object that is around the array"),
+        ('{"data": [{"text": "LONG"}]', "the end of the object that is around the array"),
+        ('{"data": [{"text": "LONG"}', "its array has no end"),
+    ],
+)
+def test_rows_that_are_not_plainly_under_one_key_are_refused_in_one_line(
+    tmp_path: Path, content: str, words: str
+) -> None:
+    (tmp_path / "a.json").write_text(content.replace("LONG", "b" * (1 << 20)))
+    message = error_of(tmp_path / "a.json", id_column=None)
+    assert words in message and "\n" not in message
+
+
 @pytest.mark.parametrize(
     ("content", "bad"),
     [
@@ -76,6 +131,7 @@ def test_a_json_file_is_an_array_objects_or_lines(tmp_path: Path, content: str, 
         ('[{"text": 7}, "x", {"text": "b\n"}, {"text": "c"}]', {0: "an int", 1: "a string", 2: "invalid"}),
         ('{\n"text": "a"\n}\n{"text" "b"}', {1: "invalid JSON"}),
         ('{\n"text": "a"\n}\nmore', {1: "invalid JSON"}),
+        ('{"data": [{"text": "a"}, {"text" "b"}, {"body": "c"}]}', {1: "invalid JSON", 2: "the key 'text' is missing"}),
     ],
 )
 def test_a_bad_element_is_told_by_its_row(tmp_path: Path, content: str, bad: dict[int, str]) -> None:

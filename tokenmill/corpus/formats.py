@@ -20,7 +20,7 @@ from tokenmill.corpus.bad_documents import BadDocument, ColumnError
 from tokenmill.corpus.conversation_tables import conversations_of
 from tokenmill.corpus.conversations import Maker
 from tokenmill.corpus.decompression import decompressed
-from tokenmill.corpus.json_values import as_lines, form_of
+from tokenmill.corpus.json_values import as_lines, form_of, rows_at
 from tokenmill.corpus.jsonl import LineReader, conversation_reader, line_reader
 from tokenmill.corpus.kept_values import maker_of_values
 from tokenmill.corpus.limits import UNBOUNDED, BoundedFile, Limits
@@ -73,6 +73,7 @@ def read_columns(
     """
     kind, conversations = shard.kind, reading.conversations
     maker = None if conversations is None else maker_of(conversations)
+    columns = [reading.text_column] if maker is None else maker.columns
     if reading.kept:
         maker = maker_of_values(reading.kept)
     if kind.format in ("jsonl", "json"):
@@ -80,7 +81,7 @@ def read_columns(
             new_reader = partial(line_reader, shard, reading)
         else:
             new_reader = partial(conversation_reader, shard, maker, reading)
-        return _read_json(shard, new_reader, has_bad, part, limits)
+        return _read_json(shard, new_reader, columns, has_bad, part, limits)
     if kind.format == "text":
         if conversations is not None:
             raise _no_columns(shard, conversations)
@@ -163,21 +164,23 @@ def _read_arrow(shard: Shard, wanted: _TableColumns, limits: Limits) -> Iterator
 def _read_json(
     shard: Shard,
     new_reader: Callable[[OnBadLine | None], LineReader],
+    columns: Sequence[str],
     has_bad: bool,
     part: ShardRange | None,
     limits: Limits,
 ) -> Iterator[Columns]:
-    """Reads documents from JSON. `new_reader`: makes a reader of lines, given a function to call with bad ones. If a .json file
-    does not have one value per line, bad ones have only rows, and raise no error here."""
+    """Reads documents from JSON. `new_reader`: makes a reader of lines, given a function to call with bad ones. `columns`: the keys
+    of a document. If a .json file does not have one value per line, bad ones have only rows, and raise no error here."""
     start, first_line = (part.start, part.first_line) if part else (0, 1)
     with open_arrow(shard, part.stop if part else None) as file:
         stream = _opened(shard, file, start, limits)
         blocks = _text_blocks(shard, stream, part)
-        form, blocks = _form(blocks) if shard.kind.format == "json" else ("lines", blocks)
+        form, blocks = _form(blocks, columns) if shard.kind.format == "json" else ("lines", blocks)
         if is_lines := form == "lines":
             blocks = _whole_lines(blocks, limits, lambda: f"{shard.name}, line {first_line}")
         else:
-            blocks = as_lines(blocks, form == "array", limits, shard.name)
+            around = columns if form == "wrapped" else None
+            blocks = as_lines(blocks, form in ("array", "wrapped"), limits, shard.name, around)
         bad: list[BadDocument] = []
         read = new_reader(bad.append if has_bad or not is_lines else None)
         for lines in blocks:
@@ -188,14 +191,17 @@ def _read_json(
             bad.clear()
 
 
-def _form(blocks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
-    """The layout of a .json file ("array", "objects" or "lines"), and its blocks from the beginning."""
+def _form(blocks: Iterator[bytes], columns: Sequence[str]) -> tuple[str, Iterator[bytes]]:
+    """The layout of a .json file ("array", "wrapped", "objects" or "lines"), and its blocks: from the array on where an object is
+    wrapped around it, or else from the beginning."""
     beginning = b""
     for block in blocks:
         beginning += block
-        if (form := form_of(beginning)) or len(beginning) > _BLOCK_BYTES:
-            return form or "lines", chain([beginning], blocks)
-    return "lines", iter([beginning] if beginning else [])
+        if len(beginning) > _BLOCK_BYTES:
+            break
+    if (start := rows_at(beginning, columns)) is not None:
+        return "wrapped", chain([beginning[start:]], blocks)
+    return form_of(beginning), chain([beginning] if beginning else [], blocks)
 
 
 def _read_txt(shard: Shard, reading: Reading, limits: Limits) -> Iterator[Columns]:

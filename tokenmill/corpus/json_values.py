@@ -2,7 +2,9 @@
 several lines. Memory grows with the longest value, and not with the stream."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+
+import msgspec
 
 from tokenmill.corpus.limits import Limits
 from tokenmill.errors import DamagedError
@@ -11,22 +13,51 @@ _BLANK = b" \t\r\n"
 _PLAIN = re.compile(rb'[^"\[\]{},]*+')
 _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _NOTHING = b","  # in place of a missing element between two commas; it is no JSON, so it becomes a bad document
+_STRING = r'\s*+"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+'
+_BEFORE_ROWS = re.compile(
+    rf"\s*+\{{(?:{_STRING}:(?:{_STRING}|[\s\w.+-]++),)*+{_STRING}:\s*+(?=\[\s*+\{{)".encode(), re.DOTALL
+)
+_REST_BYTES = 1 << 16  # kept of what follows an array
 
 
-def form_of(beginning: bytes) -> str | None:
-    """The layout of a .json file that begins with these bytes: an "array", "objects" of several lines, or "lines"; None if more
-    bytes are needed. A first line with only an opening brace means objects of several lines."""
+def form_of(beginning: bytes) -> str:
+    """The layout of a .json file that begins with these bytes: an "array", "objects" of several lines, or "lines". A first line
+    with only an opening brace means objects of several lines."""
     first, end, _ = beginning.lstrip(_BLANK).partition(b"\n")
-    if not first or (first == b"{" and not end):
-        return None
     if first.startswith(b"["):
         return "array"
     return "objects" if end and first.strip(_BLANK) == b"{" else "lines"
 
 
-def as_lines(blocks: Iterator[bytes], is_array: bool, limits: Limits, name: str) -> Iterator[bytes]:
+def rows_at(beginning: bytes, columns: Collection[str]) -> int | None:
+    """The position of the array of rows, in a file that begins with these bytes and is one object around it, such as
+    `{"version": 1, "data": [{…}, {…}]}`; None for other files. None of the object's keys is in `columns`, the keys of a row, and
+    its other values are texts, numbers, true, false or null."""
+    if (before := _BEFORE_ROWS.match(beginning)) is None or not _is_around(before[0] + b"0}", columns):
+        return None
+    cutter = _Cutter(is_array=True)
+    cutter.cut(beginning[before.end() :])
+    return None if cutter.is_at_end and not _is_behind(cutter.rest, columns) else before.end()
+
+
+def _is_behind(rest: bytes, columns: Collection[str]) -> bool:
+    """Whether these bytes end an object behind its array of rows."""
+    return _is_around(b'{"":0' + rest, columns)
+
+
+def _is_around(json: bytes, columns: Collection[str]) -> bool:
+    try:
+        values = msgspec.json.decode(json, type=dict[str, str | int | float | bool | None])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return values.keys().isdisjoint(columns)
+
+
+def as_lines(
+    blocks: Iterator[bytes], is_array: bool, limits: Limits, name: str, columns: Collection[str] | None = None
+) -> Iterator[bytes]:
     """Rewrites the values as blocks of lines, one value per line. `is_array`: whether they are the elements of one array, not
-    concatenated. `name`: the file's, for error messages.
+    concatenated. `name`: the file's, for error messages. `columns`: the keys of a row, if an object is around the array.
 
     Line feeds in a value become carriage returns, so one in a string, which JSON forbids, stays an error. Raises CorpusError for a
     value beyond `limits`, and DamagedError if the last value or the array has no end, or something follows it.
@@ -44,7 +75,10 @@ def as_lines(blocks: Iterator[bytes], is_array: bool, limits: Limits, name: str)
     if not cutter.is_at_end:
         whole = "its array" if is_array else "its last object"
         raise DamagedError(name, f"the file is damaged or truncated: {whole} has no end.", "Copy or make it again.")
-    if rest and is_array:
+    if columns is not None and not _is_behind(rest, columns):
+        words = f"expected the end of the object that is around the array of rows; found {rest[:20]!r}."
+        raise DamagedError(name, words, "Write the file again as an array of its rows.")
+    if rest and is_array and columns is None:
         raise DamagedError(name, f"expected nothing behind the array; found {rest[:20]!r}.", "Copy or make it again.")
 
 
@@ -76,8 +110,7 @@ class _Cutter:
         at = start = 0
         while at < len(block):
             if self._has_ended:
-                if not self.rest.strip(_BLANK):
-                    self._parts = [block[at:].strip(_BLANK)[:100]]
+                self._parts = [(self.rest + block[at:]).lstrip(_BLANK)[:_REST_BYTES]]
                 return values
             if self._is_in_string:
                 at = self._through_string(block, at)

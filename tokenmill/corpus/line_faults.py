@@ -98,10 +98,12 @@ def _wrong_value(shard: Shard, line: bytes, error: Exception, keys: Sequence[Key
         if key.name not in found:
             if key.is_optional:
                 continue
+            advice = f"Set {setting} in params.yaml, {whom(setting)}, {key.remedy}, or correct the line."
+            arrays = [name for name, value in found.items() if isinstance(value, list)]
+            if arrays and shard.kind.format == "json":
+                advice += f" If the documents are the elements of {arrays[0]!r}, write this array alone."
             return Fault(
-                f"the key {key.name!r} is missing; found the keys {', '.join(found) or '(none)'}.",
-                f"Set {setting} in params.yaml, {whom(setting)}, {key.remedy}, or correct the line.",
-                setting,
+                f"the key {key.name!r} is missing; found the keys {', '.join(found) or '(none)'}.", advice, setting
             )
         value = found[key.name]
         if type(value) not in key.kinds:

@@ -60,7 +60,7 @@ def kept_of(unit: Unit, limits: Limits) -> KeptColumns | None:
 
 def kept_reading(source: DocumentSource) -> Reading:
     """How the kept columns of a source are read."""
-    return replace(source.reading, id_column=None, conversations=None, kept=source.keep_columns)
+    return replace(source.reading, id_column=None, kept=source.keep_columns)
 
 
 def write_kinds(kinds: Kinds, folder: Path) -> None:
