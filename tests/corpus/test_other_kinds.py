@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.feather as feather
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
@@ -201,6 +202,21 @@ WHOLE: dict[str, bytes] = {
     **{f"a.txt{suffix}": pack(TEXT.encode()) for suffix, pack in COMPRESSIONS.items()},
 }
 TWO = [TEXT, TEXT]
+PLAIN = {"compression": None, "use_dictionary": False}
+WRITERS: dict[str, Callable[[pa.Table, io.BytesIO], object]] = {
+    "parquet": pq.write_table,
+    "parquet with indexes": lambda table, file: pq.write_table(
+        table, file, write_page_index=True, row_group_size=99, **PLAIN
+    ),
+    "parquet with bloom filters": lambda table, file: pq.write_table(
+        table, file, bloom_filter_options={"text": {"ndv": 99999}}, **PLAIN
+    ),
+    "arrow": lambda table, file: feather.write_feather(table, file, compression="zstd"),
+    "arrow of dictionaries": lambda table, file: feather.write_feather(
+        pa.table({"text": table["text"].cast(pa.string()).dictionary_encode()}), file, chunksize=99
+    ),
+}
+"""How tables are written as files that have their metadata at their end."""
 DAMAGES: dict[str, tuple[Callable[[bytes], bytes], dict[str, list[str] | str]]] = {
     "empty": (lambda _: b"", {"a.jsonl": [], "a.json": [], "a.txt": [], "*": "damaged"}),
     "cut": (
@@ -222,6 +238,24 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], dict[str, list[str] | str]]] 
         lambda whole: whole + GARBAGE,
         {"a.jsonl": "expected UTF-8", "a.json": "behind the array", "a.txt": "expected UTF-8", "*": "damaged"},
     ),
+    "garbage in front": (
+        lambda whole: GARBAGE + whole,
+        {"a.jsonl": "expected UTF-8", "a.json": "expected UTF-8", "a.txt": "expected UTF-8", "*": "damaged"},
+    ),
+    "zeros in front": (
+        lambda whole: bytes(512) + whole,
+        {"a.jsonl": "512 zero bytes", "a.json": "512 zero bytes", "a.txt": ["\0" * 512 + TEXT], "*": "damaged"},
+    ),
+    "two": (
+        lambda whole: whole + whole,
+        {
+            "a.json": "behind the array",
+            "a.txt": [TEXT + TEXT],
+            **{f"a.txt{suffix}": [TEXT + TEXT] for suffix in COMPRESSIONS},
+            **{f"a.{name}": TWO for name in ("jsonl", *(f"jsonl{suffix}" for suffix in COMPRESSIONS))},
+            "*": "behind",
+        },
+    ),
 }
 """What happens to whole files, and what is read then, or a word of the refusal, by the file's name."""
 
@@ -237,6 +271,21 @@ def test_a_damaged_file_is_read_as_other_tools_read_it_or_refused(tmp_path: Path
         refusal(lambda: texts(path), expected)
     else:
         assert texts(path) == expected
+
+
+@pytest.mark.parametrize("n_first", [0, 1, 3000])
+@pytest.mark.parametrize("n_second", [0, 1, 3000])
+@pytest.mark.parametrize("write", sorted(WRITERS))
+def test_a_table_behind_another_one_is_refused_and_each_alone_is_read(
+    tmp_path: Path, write: str, n_first: int, n_second: int
+) -> None:
+    path = tmp_path / f"a.{write.split()[0]}"
+    first, second = ([f"PAR1PAR1 {i} ARROW1" for i in range(n)] for n in (n_first, n_second))
+    files = [_written(lambda file: WRITERS[write](pa.table({"text": some}), file)) for some in (first, second)]  # noqa: B023
+    path.write_bytes(files[0])
+    assert texts(path) == first
+    path.write_bytes(files[0] + files[1])
+    refusal(lambda: texts(path), "behind")
 
 
 @pytest.mark.parametrize("name", [name for name in WHOLE if name.startswith("a.jsonl")])

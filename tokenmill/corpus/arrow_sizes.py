@@ -19,6 +19,7 @@ from tokenmill.corpus.limits import SMALLER_BATCHES, BoundedFile, Limits
 _VALUE_BYTES = 8  # a value inside another one, such as an element of a list, has no fewer when it is measured or made
 _V5 = 4  # MetadataVersion: all that is written since Arrow 1.0
 _DICTIONARY, _BATCH = 2, 3  # MessageHeader
+_GAP_BYTES_MAX = 64  # between the last message and the footer, for an end of 8 bytes and padding
 
 
 def checked_batches(
@@ -74,9 +75,15 @@ def _messages(file: BoundedFile, is_file: bool) -> Iterator[_Message]:
         footer_end = file.n_bytes - 10
         n_footer = struct.unpack("<i", file.peek_at(footer_end, 4))[0]
         footer = file.peek_at(footer_end - n_footer, n_footer)
-        for number in (2, 3):
-            for start, n_metadata, _ in _structs(footer, _root(footer, 0), number, 3).tolist():
-                yield _message(file, start, start + (n_metadata & 0xFFFFFFFF))
+        blocks = [block for number in (2, 3) for block in _structs(footer, _root(footer, 0), number, 3).tolist()]
+        end = 8 + n_footer  # of the schema in front of all messages; the footer has the schema, too
+        end = max([end, *(start + (n_metadata & 0xFFFFFFFF) + n_body for start, n_metadata, n_body in blocks)])
+        if (n_more := footer_end - n_footer - end) > _GAP_BYTES_MAX:
+            raise ValueError(
+                f"{n_more:,} bytes are between the last one and the footer, as where one file is behind another"
+            )
+        for start, n_metadata, _ in blocks:
+            yield _message(file, start, start + (n_metadata & 0xFFFFFFFF))
         return
     at = 0
     while len(head := file.peek_at(at, 8)) == 8:

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from tokenmill.corpus.shard_files import open_arrow
 from tokenmill.corpus.shards import Shard
-from tokenmill.errors import EncryptedError
+from tokenmill.errors import DamagedError, EncryptedError
 from tokenmill_reader.checked_parquet import parquet_file
 from tokenmill_reader.thrift import read_struct
 
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 _TAIL_BYTES = 8  # the length of the footer, and PAR1 or PARE
+_INDEX_BYTES_MAX = 1 << 20
 _N_COLUMNS_SHOWN = 5
 
 
 @contextmanager
 def open_parquet(shard: Shard, **options: Any) -> Iterator["pq.ParquetFile"]:
-    """The shard for reading. Raises EncryptedError, and what pyarrow raises for a damaged file."""
+    """The shard for reading. Raises EncryptedError, DamagedError, and what pyarrow raises for a damaged file."""
     with open_arrow(shard) as file:
         yield checked(file, shard.name, pre_buffer=False, **options)
 
@@ -52,7 +53,42 @@ def checked(file: IO[bytes], name: str, **options: Any) -> "pq.ParquetFile":
             more = f" and {len(names) - _N_COLUMNS_SHOWN} more" if len(names) > _N_COLUMNS_SHOWN else ""
             word = "the columns" if len(names) > 1 else "the column"
             raise EncryptedError(name, f"{word} {', '.join(names[:_N_COLUMNS_SHOWN])}{more}")
+    if n_before := _bytes_before(file, opened.metadata, n_bytes - _TAIL_BYTES - n_footer):
+        what = f"is two .parquet files, one behind another: the second begins behind {n_before:,} bytes."
+        raise DamagedError(name, what, "Copy both again, each to a file of its own.")
     return opened
+
+
+def _bytes_before(file: IO[bytes], metadata: "pq.FileMetaData", footer: int) -> int:
+    """The bytes of another file that lies in front of the one whose footer is read, at this byte; 0 if there is none.
+
+    That one ends with the length of its footer and PAR1, and this one begins with PAR1. pyarrow would take pages of the first file,
+    because a footer has their distances from the first byte."""
+    end = 4
+    if metadata.num_row_groups:
+        group = metadata.row_group(metadata.num_row_groups - 1)
+        chunks = [group.column(i) for i in range(group.num_columns)]
+        ends = [(one.dictionary_page_offset or one.data_page_offset) + one.total_compressed_size for one in chunks]
+        end = max([end, *ends])
+    last = footer - end  # where this file begins, if nothing such as an index is between its pages and its footer
+    first = max(last - _INDEX_BYTES_MAX, 0)
+    file.seek(first)
+    found = file.read(max(last + 4 - first, 0))
+    at = len(found)
+    while (at := found.rfind(b"PAR1PAR1", 4, at)) > 0:
+        n_footer = int.from_bytes(found[at - 4 : at], "little")
+        file.seek(max(first + at - 4 - n_footer, 0))
+        if n_footer < first + at and _is_footer(file.read(n_footer)):  # a text may have PAR1PAR1, too
+            return first + at + 4
+    return 0
+
+
+def _is_footer(data: bytes) -> bool:
+    try:
+        found = read_struct(io.BytesIO(data))
+        return isinstance(found.get(2), list) and isinstance(found.get(4), list)  # the schema, and the row groups
+    except (EOFError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _encrypted_columns(footer: bytes) -> list[str]:
