@@ -5,23 +5,32 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tokenizers
 
-from tokenmill import Tokenizer
+from tests.builders.conversation_sets import Conversation, manifest_of, write_unit
+from tokenmill import Tokenizer, train_vocab
 from tokenmill.analysis.compare import compare
+from tokenmill.analysis.conform import conform
 from tokenmill.analysis.conform_texts import texts_of_tokens
+from tokenmill.analysis.draft_vocab import draft_vocab
 from tokenmill.analysis.inspect import check_tokenizer
 from tokenmill.artifacts.golden import check_golden, read_golden, write_golden
 from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.golden_texts import around
+from tokenmill.artifacts.markdown import code
+from tokenmill.artifacts.model_card import make_card, readme_of
 from tokenmill.counts.counter import Counter
-from tokenmill.errors import TokenizerError
+from tokenmill.dataset.manifest import write_manifest
+from tokenmill.errors import ParamsError, TokenizerError
 from tokenmill.tokenizer.conversions.convert import FORMATS, convert, read_form
 from tokenmill.tokenizer.model import CHARACTERS, bytes_of
 from tokenmill.tokenizer.remapping import Remapping
 from tokenmill.training.bpe import Goal, extend
+from tokenmill.training.superwords import learn_superwords
 from tokenmill.training.trim import trim
+from tokenmill.view.vocabulary import Vocabulary, bytes_as_shown
 
 FLAGS = {"special": False, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 MERGES = ["f o", "fo o", "Ġ foo", "b a", "Ġfoo ba", "Ġfoo d", "Ġfooba r"]
@@ -236,7 +245,85 @@ def remaps(folder: Path, made: dict[str, Any]) -> None:
     assert remapping(tokenizer.encode_batch(texts)).ids.to_pylist() == smaller.encode_batch(texts).to_pylist()
 
 
-@pytest.mark.parametrize("do", [loads, saved, golden, compares, trims, extends, exports, reaches, remaps])
+def learns(folder: Path, made: dict[str, Any]) -> None:
+    """With these texts as special tokens, a vocabulary with tokens of several words has the judge's ids, or they are refused."""
+    words, superwords = Counter("gpt2"), Counter("superbpe")
+    for counter in (words, superwords):
+        counter.update(["by the way by the sea"] * 9)
+    special = [one["content"] for one in made["added_tokens"]]
+    try:
+        base = train_vocab(words.finish(), 262, "gpt2", special)
+    except ParamsError as refused:
+        assert "special_tokens" in str(refused) and any(repr(one) in str(refused) for one in special)
+        return
+    batches = superwords.finish().to_batches
+    [longer] = learn_superwords(base, batches, "superbpe", 264, Goal(words_max=2)).learned.tokenizers
+    longer.save(folder.parent / "longer")
+    assert_like(folder.parent / "longer", judge_of(folder.parent / "longer"), texts_of(made))
+
+
+def drafts(folder: Path, made: dict[str, Any]) -> None:
+    """The draft vocabulary of a dataset has the ids of the judge, also those behind a gap."""
+    ids = [id for text in texts_of(made) for id in judge_of(folder).encode(text, add_special_tokens=False).ids]
+    id_max = Tokenizer.load(folder).id_max
+    units = [[Conversation(ids, [1] * len(ids))]]
+    written = [write_unit(folder.parent / "tokens", "u0", units[0], id_max)]
+    write_manifest(manifest_of(written, units, id_max, None, []), folder.parent / "tokens")
+    found = draft_vocab(folder.parent / "tokens", folder.parent / "draft", len({*ids}))
+    assert np.flatnonzero(np.load(folder.parent / "draft/t2d.npy")).tolist() == sorted({*ids})
+    assert (found.vocab_size, found.coverage[len({*ids})]) == (max(judge_of(folder).get_vocab().values()) + 1, 1.0)
+
+
+def views(folder: Path, made: dict[str, Any]) -> None:
+    """The page shows each added token as the text of the file, or as the byte whose id it has, and marks the special ones."""
+    vocabulary, judge = Vocabulary(Tokenizer.load(folder)), judge_of(folder)
+    own = {judge.token_to_id(one["content"]): one for one in made["added_tokens"]}
+    raw = {id: (id <= 256 and bytes_of(one["content"])) or one["content"].encode() for id, one in own.items()}
+    assert vocabulary.tokens([*own])["tokens"] == {
+        id: [bytes_as_shown(raw[id]), raw[id].hex(), one["special"]] for id, one in own.items()
+    }
+
+
+def cards(folder: Path, made: dict[str, Any]) -> None:
+    """The model card has the number of tokens of the judge, and the ids of all special tokens."""
+    tokenizer, judge = Tokenizer.load(folder), judge_of(folder)
+    tokenizer.save(folder.parent / "saved")
+    card = make_card(tokenizer, make_golden(folder.parent / "saved", tokenizer, {}), None, None)
+    own = [one for one in made["added_tokens"] if one["special"]]
+    assert card.special_tokens == {one["content"]: judge.token_to_id(one["content"]) for one in own}
+    assert card.vocab_size == judge.get_vocab_size()
+    page = readme_of(card).replace("\\|", "|")
+    assert all(f"{code(text)} = {id}" in page for text, id in card.special_tokens.items())
+
+
+def conforms(folder: Path, made: dict[str, Any]) -> None:
+    """The readers of the file give its ids. tiktoken, whose file cannot say what is added, is told where it gives others."""
+    tokenizer = Tokenizer.load(folder)
+    tokenizer.save(folder.parent / "saved")
+    found = {one.consumer: one for one in conform(folder.parent / "saved", ["tokenizers", "transformers", "tiktoken"])}
+    assert found["tokenizers"].verdict == found["transformers"].verdict == "same"
+    like_tiktoken = make_golden(folder.parent / "saved", tokenizer, {}).engines["tiktoken"] is None
+    assert (found["tiktoken"].verdict == "same") == like_tiktoken
+
+
+DOINGS = [
+    loads,
+    saved,
+    golden,
+    compares,
+    trims,
+    extends,
+    exports,
+    reaches,
+    remaps,
+    learns,
+    drafts,
+    views,
+    cards,
+]
+
+
+@pytest.mark.parametrize("do", [*DOINGS, pytest.param(conforms, marks=pytest.mark.slow)])
 def test_an_added_token_has_the_id_of_tokenizers(
     tmp_path: Path, made: dict[str, Any], do: Callable[[Path, dict[str, Any]], None]
 ) -> None:
