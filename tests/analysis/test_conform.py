@@ -8,13 +8,16 @@ import shutil
 import subprocess
 import sys
 import unicodedata
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 
 import tokenmill
 from tests.builders.small_tokenizer import small_tokenizer, with_card
+from tests.snapshots.shapes import SHAPES, write
 from tokenmill import Tokenizer
 from tokenmill.analysis.conform import conform
 from tokenmill.analysis.conform_texts import generated_texts, texts_of_tokens
@@ -375,6 +378,33 @@ def test_every_token_that_a_text_leads_to_is_in_a_text_that_is_compared(made: Pa
     in_no_utf8 = {bytes([byte]) for byte in (0xC0, 0xC1, *range(0xF5, 0x100))}
     assert in_no_utf8 <= never and len(never - in_no_utf8) < 10
     assert all(len(token) > 1 for token in never - in_no_utf8)
+
+
+@pytest.mark.parametrize(
+    "shape", ["bytes added", "bytes gpt2", "characters phi-3", "unigram", "wordlevel", "wordpiece"]
+)
+def test_a_file_with_two_ids_exchanged_gives_other_ids_for_a_text_that_is_compared(shape: str, tmp_path: Path) -> None:
+    path = write(tmp_path, SHAPES[shape])
+    tokenizer, whole = Tokenizer.load(path), path.read_text(encoding="utf-8")
+    encoded = {text: tokenizer.encode(text, special="allow") for text in texts_of_tokens(tokenizer).values()}
+    text_of = {id: text for text, ids in encoded.items() for id in ids}
+    vocab = json.loads(whole)["model"]["vocab"]
+    ids = sorted(vocab.values()) if isinstance(vocab, dict) else range(len(vocab))
+    texts = vocab if isinstance(vocab, dict) else [text for text, _ in vocab]
+    in_words = ["{}", "a{}", "{}a", "a{}a", " {}", "a {}"]
+    for text in (form.format(one.removeprefix("##")) for one in texts for form in in_words):
+        assert {*tokenizer.encode(text, special="allow")} <= text_of.keys(), text
+    for i, j in pairwise(id for id in ids if id in text_of):
+        document = json.loads(whole)
+        exchanged = {i: j, j: i}
+        for one in document["added_tokens"]:
+            one["id"] = exchanged.get(one["id"], one["id"])
+        if isinstance(vocab, dict):
+            document["model"]["vocab"] = {text: exchanged.get(id, id) for text, id in vocab.items()}
+        else:
+            document["model"]["vocab"] = [vocab[exchanged.get(id, id)] for id in ids]
+        judge = tokenizers.Tokenizer.from_str(json.dumps(document))
+        assert judge.encode(text_of[i], add_special_tokens=False).ids != encoded[text_of[i]], (i, j)
 
 
 def test_generated_texts_are_the_same_each_time_and_have_what_libraries_split_otherwise() -> None:

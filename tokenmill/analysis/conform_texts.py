@@ -40,17 +40,18 @@ _RANGES = (
 
 def texts_of_tokens(tokenizer: Tokenizer) -> dict[str, str]:
     """Texts by name that lead to every id that the text of a token leads to: each added token at both ends, inside words, doubled
-    and with spaces, and all tokens, with line ends between or, where these change an id, alone. A part of a character is
-    completed."""
+    and with spaces, and all tokens, with line ends between or, where these change an id, alone or in a word. A part of a character
+    is completed."""
     added = {f"added/{one.id}": around(one.text) for one in tokenizer.added_tokens}
     texts = {id: text for id, token in tokenizer.tokens.items() if (text := _text_of(tokenizer, id, token))}
     ids = [*texts]
     groups = [ids[start : start + _TOKENS_PER_TEXT] for start in range(0, len(ids), _TOKENS_PER_TEXT)]
     together = {f"tokens/{group[0]}": "\n".join(texts[id] for id in group) for group in groups}
     reached = {id for text in [*added.values(), *together.values()] for id in _ids(tokenizer, text)}
+    prefix = tokenizer.document["model"].get("continuing_subword_prefix") or ""
     alone = {}
     for id in tokenizer.tokens.keys() - reached:
-        tried = iter([texts[id]]) if id in texts else _completed(tokenizer.tokens[id])
+        tried = _in_words(texts[id], prefix) if id in texts else _completed(tokenizer.tokens[id])
         leading = next((text for text in tried if id in _ids(tokenizer, text)), None)
         if leading is not None:
             alone[f"token/{id}"] = leading
@@ -61,6 +62,13 @@ def _text_of(tokenizer: Tokenizer, id: int, token: bytes) -> str:
     """The text that a token stands for; an empty one for a part of a character."""
     text = token.decode(errors="replace") if tokenizer.model is not None else tokenizer.decode([id])
     return "" if "\ufffd" in text else text
+
+
+def _in_words(text: str, prefix: str) -> Iterator[str]:
+    """The text alone, and in a word. `prefix`: what tokens inside a word begin with, such as ## of WordPiece."""
+    yield text
+    for begin, end in (("a", ""), ("", "a"), ("a", "a")):
+        yield begin + text.removeprefix(prefix) + end
 
 
 def _completed(token: bytes) -> Iterator[str]:
