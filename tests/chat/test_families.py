@@ -18,7 +18,7 @@ from tests.builders.chats import canonical
 from tests.chat.families import FAMILIES, Family, conversations, tokenizer, tokenizer_json
 from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.rendering import ChatSettings
-from tokenmill.config.encode_params import Turns
+from tokenmill.config.encode_params import AnswerPart, Turns
 from tokenmill.corpus.reader import Batch
 from tokenmill.errors import ChatError
 
@@ -35,17 +35,25 @@ def peer() -> PreTrainedTokenizerFast:
 
 
 @cache
-def encoder(family: Family, template: str, turns: Turns, next: bool) -> ChatEncoder:
+def encoder(
+    family: Family, template: str, turns: Turns, next: bool, untrained: tuple[AnswerPart, ...] = ()
+) -> ChatEncoder:
     variables = {"bos_token": family.bos, "eos_token": family.eos}
-    settings = ChatSettings(template, "assistant", variables, train_next=next, turns=turns)
+    settings = ChatSettings(template, "assistant", variables, train_next=next, turns=turns, untrained=[*untrained])
     return ChatEncoder(tokenizer(), settings, "chat.jinja")
 
 
 def encoded(
-    family: Family, template: str, turns: Turns, messages: list[dict[str, Any]], tools: Any, next: bool = False
+    family: Family,
+    template: str,
+    turns: Turns,
+    messages: list[dict[str, Any]],
+    tools: Any,
+    next: bool = False,
+    untrained: tuple[AnswerPart, ...] = (),
 ) -> list[tuple[list[int], list[int]]]:
     """The ids and mask of each sample."""
-    one = encoder(family, template, turns, next)
+    one = encoder(family, template, turns, next, untrained)
     texts = pa.array([canonical(messages, tools)], pa.large_string())
     samples = one.samples(Batch(0, texts, None, messages=texts))
     batches = [texts] if turns == "together" else [sample.messages for sample in samples]
@@ -130,6 +138,42 @@ def test_ids_and_masks_are_those_of_transformers_for_the_template_with_generatio
             assert "".join(map(str, mask)) == wanted.rjust(len(ids), "0")
             n_compared += 1
     assert n_compared >= 4
+
+
+WORDS: dict[AnswerPart, set[str]] = {
+    "reasoning": {"Sunny", "Windy"},
+    "content": {"No.", "Yes."},
+    "tool_calls": {"Rome", "Oslo"},
+    "end": set(),
+}
+"""What the conversations say in each part of an answer, and nowhere else."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("turns", ["together", "each"])
+def test_each_part_of_an_answer_is_trained_alone_and_all_of_them_are_the_whole(name: str, turns: Turns) -> None:
+    family = FAMILIES[name]
+    for shape, (messages, tools) in conversations(family).items():
+        try:
+            whole = encoded(family, family.template, turns, messages, tools, next=True)
+        except ChatError:
+            continue
+        masks_of_parts = []
+        for part, own in WORDS.items():
+            others = tuple(one for one in WORDS if one != part)
+            found = encoded(family, family.template, turns, messages, tools, next=True, untrained=others)
+            masks_of_parts.append([mask for _, mask in found])
+            for (ids, mask), (all_ids, all_mask) in zip(found, whole, strict=True):
+                assert ids == all_ids
+                words = {one for some in WORDS.values() for one in some if one in trained(ids, mask)}
+                assert words == {one for one in own if one in trained(ids, all_mask)}, (shape, part)
+        united = [[max(bits) for bits in zip(*masks, strict=True)] for masks in zip(*masks_of_parts, strict=True)]
+        assert united == [mask for _, mask in whole], shape
+
+
+def trained(ids: list[int], mask: list[int]) -> str:
+    return tokenizer().decode([id for id, is_trained in zip(ids, mask, strict=True) if is_trained])
 
 
 def rewrite() -> None:
