@@ -8,6 +8,8 @@ NO_PACKAGES = { tail -3 .venv/pip.log; echo "The packages could not be installed
 INSTALL = { $(BIN)/uv pip install --quiet --python $(1) --no-deps --require-hashes -r $(2) || $(1)/bin/python $(PIP) $(2); } >.venv/pip.log 2>&1 || $(NO_PACKAGES)
 # No lock: the lowest versions stand in pyproject.toml, and the newest are those of the day.
 RESOLVE = echo "installing packages into $< ..." && $(BIN)/uv pip install --quiet --python $< $(1) --extra dev -r pyproject.toml && . $</bin/activate && maturin develop --release --locked --quiet >$</core.log 2>&1
+# Some tools ask for an older transformers or huggingface-hub, or for an older OLMo-core than a newer torch would allow.
+NEWEST_TOOLS = printf '%s\n' 'transformers>=5' 'huggingface-hub>=1' 'ai2-olmo-core>=3' | $(BIN)/uv pip install --quiet --python .interop-newest-venv --upgrade --override /dev/stdin -r interop/requirements.in
 # The core's tests compile in four fifths of the time without debugging information. In Cargo.toml this would change the core's digest.
 export CARGO_PROFILE_DEV_DEBUG := false
 # Where it is set, each process compiles all Python files again: two thirds of the time in which `tokenmill status` answers.
@@ -56,8 +58,9 @@ fuzz: setup ## random, damaged files to whatever reads files of others, and rand
 	@TRANSFORMERS_VERBOSITY=error $(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600)
 	@TOKENMILL_FUZZ_SEED=$$(date +%s) TOKENMILL_FUZZ_SECONDS=$(or $(SECONDS),600) cargo test --manifest-path core/Cargo.toml --locked --quiet --lib fuzzed_
 
-test-interop: setup .interop-venv/.installed ## every file format read by the tool whose format it is (5 GB of packages, as torch is among them)
-	@PYTHONPATH="$(CURDIR)" .interop-venv/bin/python -m pytest interop --ignore interop/test_conform.py --ignore interop/test_sentencepiece.py
+test-interop: setup $(if $(NEWEST),.interop-newest-venv,.interop-venv/.installed) ## file formats and recipes with the tools that read them (5 GB of packages; NEWEST=1: the newest)
+	@$(if $(NEWEST),$(NEWEST_TOOLS))
+	@PYTHONPATH="$(CURDIR)" .interop$(if $(NEWEST),-newest)-venv/bin/python -m pytest interop --ignore interop/test_conform.py --ignore interop/test_sentencepiece.py
 
 test-conform: setup .conform-venv/.installed ## the ids of ten tokenizers in every library that `tokenmill conform` knows, and that a changed file is found
 	@NEXT_TOKENIZERS="$(CURDIR)/.conform-venv/tokenizers-1.0" PYTHONPATH="$(CURDIR)" .conform-venv/bin/python -m pytest -s interop/test_conform.py interop/test_sentencepiece.py
@@ -261,7 +264,7 @@ bench-task: setup ## the inside of an encode task, and readers of JSON lines
 	@.wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r core/wheel.lock
 	@touch $@
 
-.lowest-venv .newest-venv: | setup
+.interop-newest-venv .lowest-venv .newest-venv: | setup
 	@$(PYTHON) -m venv $@
 
 .bench-venv/.installed: benchmarks/requirements.lock .venv/.installed
@@ -282,4 +285,4 @@ bench-task: setup ## the inside of an encode task, and readers of JSON lines
 	@touch $@
 
 clean: ## what make made, but for data
-	rm -rf .venv .audit .bench-venv .conform-venv .interop-venv .lowest-venv .newest-venv .s3-server .wheel-venv core/target dist reader/build reader/*.egg-info tokenmill/*.so
+	rm -rf .venv .audit .bench-venv .conform-venv .interop-newest-venv .interop-venv .lowest-venv .newest-venv .s3-server .wheel-venv core/target dist reader/build reader/*.egg-info tokenmill/*.so

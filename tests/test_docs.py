@@ -357,6 +357,16 @@ def test_every_error_code_that_a_page_names_is_one() -> None:
     assert named <= error_pages().keys()
 
 
+def test_a_recipe_names_a_version_of_the_lock_for_each_package_that_it_was_run_with() -> None:
+    lock = (REPOSITORY / "interop/requirements.lock").read_text(encoding="utf-8")
+    locked = re.findall(r"^([\w-]+)==([\w.]+)", lock, re.MULTILINE)
+    for page in (REPOSITORY / "docs/recipes").glob("*.md"):
+        said = re.search(r"This was run with (.*?)\.\n\Z", page.read_text(encoding="utf-8"), re.DOTALL)
+        if said is not None and "of its own" not in said[1]:
+            named = re.findall(r"([\w-]+)\s(\d[\d.]*\d)", said[1])
+            assert {name for name, _ in named} == {name for name, _ in {*named} & {*locked}}, page.name
+
+
 def test_the_readme_is_short() -> None:
     assert len(README.read_bytes()) <= 8_000
 
