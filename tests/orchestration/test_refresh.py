@@ -34,11 +34,7 @@ def pinned(tmp_path_factory: pytest.TempPathFactory) -> Team:
     team = make_team(new_project.__wrapped__(folder)("project"))  # type: ignore[attr-defined]
     done = cli(team.project, "publish", "tokenizer@v1.0.0")
     assert done.returncode == 0, done.stderr
-    team.project.set(
-        tokenizer={"from": ".", "name": "tokenizer", "version": "v1.0.0"},
-        refresh__drift_max=5.0,
-        refresh__new_scripts_max=0.5,
-    )
+    team.project.set(tokenizer={"from": ".", "name": "tokenizer", "version": "v1.0.0"})
     done = cli(team.project, "build")
     assert done.returncode == 0, done.stderr
     commit(team.project)
@@ -71,8 +67,10 @@ def versions(team: Team) -> list[str]:
 def test_new_shards_give_the_next_patch_version_and_nothing_new_gives_none(team: Team) -> None:
     assert "published dataset@v0.1.0" in refresh(team.project)
     assert "nothing new" in refresh(team.project)
-    team.project.write("new.jsonl", ["the cat and the new dog"])
-    assert "published dataset@v0.1.1" in refresh(team.project)
+    team.project.write("new.jsonl", ["Ы", "Ы", "cat"])
+    said = refresh(team.project)
+    assert "drift of the new text is not judged: 7 bytes; refresh.drift_bytes_min is 100,000" in said
+    assert "published dataset@v0.1.1" in said
     assert "nothing new" in refresh(team.project)
     assert versions(team) == ["dataset@v0.1.0", "dataset@v0.1.1"]
     assert run(team.project.root, "git", "status", "--porcelain") == ""
@@ -80,7 +78,7 @@ def test_new_shards_give_the_next_patch_version_and_nothing_new_gives_none(team:
     done = cli(other, "fetch", "dataset@v0.1.1", "got")
     assert done.returncode == 0, done.stderr
     manifest = json.loads((other.root / "got/manifest.json").read_text(encoding="utf-8"))
-    assert manifest["n_documents"] == 7
+    assert manifest["n_documents"] == 9
     assert manifest["tokenizer_origin"]["version"] == "v1.0.0"
 
 
@@ -91,7 +89,9 @@ def test_new_documents_of_a_named_source_are_read_by_its_columns(team: Team) -> 
     pq.write_table(pa.table({"path": ["x", "y"], "body": ["the cat and the dog", "a mat"]}), raw / "1.parquet")
     own = {"glob": "data/raw/more/*", "text_column": "body", "id_column": "path"}
     team.project.set(sources__more=own, sources__old={"glob": "data/raw/*.jsonl"}, refresh__on_drift="candidate")
-    team.project.set(refresh__drift_max=1e-9)  # so that the candidate is counted and compared by sources, too
+    team.project.set(
+        refresh__drift_max=1e-9, refresh__drift_bytes_min=0
+    )  # so that the candidate is counted and compared by sources, too
     commit(team.project)
     said = refresh(team.project)
     assert (
@@ -107,7 +107,7 @@ def test_drift_fails_and_fails_again_until_someone_decides(team: Team) -> None:
     head = run(team.project.root, "git", "rev-parse", "HEAD")
     with team.project.write("new.jsonl", ["кот и пёс сидят на мельнице у реки"] * 3).open("a") as file:
         file.write("no JSON\n")
-    team.project.set(refresh__drift_max=0.1, refresh__new_scripts_max=0.05, refresh__quarantine_max=0.2)
+    team.project.set(refresh__drift_bytes_min=100, refresh__quarantine_max=0.2)
     team.project.set(source__on_bad_document="quarantine", source__bad_documents_max=1)
     commit(team.project)
     for is_committed in (False, False, True):
@@ -147,7 +147,7 @@ def test_drift_fails_and_fails_again_until_someone_decides(team: Team) -> None:
 @pytest.mark.slow
 def test_after_a_refused_refresh_the_commands_that_it_names_go_back(team: Team) -> None:
     refresh(team.project)
-    team.project.set(refresh__new_scripts_max=0.05)
+    team.project.set(refresh__drift_bytes_min=0)
     commit(team.project)
     before = team.project.outputs()
     team.project.write("new.jsonl", ["кот и пёс сидят на мельнице у реки"] * 3)
@@ -308,7 +308,7 @@ def drifted(team: Team, server: Server, hook: HTTPServer) -> Project:
     """A project with a new shard past the limits of drift, whose refresh tells a webhook by a block of Prefect's own."""
     project = team.project
     save_block(project, hook, **server.environment)
-    project.set(refresh__new_scripts_max=0.05)
+    project.set(refresh__drift_bytes_min=0)
     project.write("new.jsonl", ["кот и пёс сидят на мельнице"])
     return project
 

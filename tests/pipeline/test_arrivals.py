@@ -94,7 +94,6 @@ def pinned(tmp_path_factory: pytest.TempPathFactory) -> Team:
     words = "tokenizer: {from: ., name: tokenizer, version: v1.0.0}"
     lines = [words if line.startswith("tokenizer: null") else line for line in path.read_text().splitlines()]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    team.project.set(refresh__drift_max=5.0, refresh__new_scripts_max=0.5)
     team.project.build()
     commit(team.project)
     return team

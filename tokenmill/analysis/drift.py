@@ -17,12 +17,14 @@ from tokenmill.formats.parquet import read_tokens
 
 @dataclass(frozen=True)
 class Drift:
-    """New documents compared with the corpus in the tokenizer's card. `n_documents`: good documents. `n_bad`: documents in the
-    quarantine, where a damaged shard counts as one. `new_scripts`: the share in their characters of each script that the corpus
-    did not have. Figures are None or empty if the card does not describe a corpus, or if there are no tokens."""
+    """New documents beside the corpus of the tokenizer's card. `n_documents`: good documents. `text_bytes`: the bytes in their
+    text. `n_bad`: documents in the quarantine, where a damaged shard counts as one. `new_scripts`: the share in their characters of
+    each script that the corpus did not have. Figures are None or empty if the card does not describe a corpus, or if there are no
+    tokens."""
 
     n_shards: int
     n_documents: int
+    text_bytes: int
     n_bad: int
     bytes_per_token: float | None
     bytes_per_token_card: float | None
@@ -41,14 +43,15 @@ class Drift:
         return self.n_bad / max(self.n_bad + self.n_documents, 1)
 
     def past(self, limits: Refresh) -> list[str]:
-        """A sentence for each limit that is exceeded."""
+        """A sentence for each limit that is exceeded. Text and scripts are judged from `limits.drift_bytes_min` on."""
         found = []
-        if abs(self.change) > limits.drift_max:
+        is_enough = self.text_bytes >= limits.drift_bytes_min
+        if is_enough and abs(self.change) > limits.drift_max:
             found.append(
                 f"bytes per token: {self.bytes_per_token:.4f}, the tokenizer's card has {self.bytes_per_token_card:.4f} "
                 f"({self.change:+.1%}; refresh.drift_max is {limits.drift_max:.1%})"
             )
-        if sum(self.new_scripts.values()) > limits.new_scripts_max:
+        if is_enough and sum(self.new_scripts.values()) > limits.new_scripts_max:
             scripts = ", ".join(f"{script} {share:.1%}" for script, share in self.new_scripts.items())
             found.append(
                 f"scripts that the tokenizer's corpus did not have: {scripts} of the characters "
@@ -60,6 +63,15 @@ class Drift:
                 f"({self.quarantine_share:.1%}; refresh.quarantine_max is {limits.quarantine_max:.1%})"
             )
         return found
+
+    def note(self, limits: Refresh) -> str | None:
+        """A sentence that says that there is too little new text to judge; None if there is enough, or no new document."""
+        if not self.n_documents or self.text_bytes >= limits.drift_bytes_min:
+            return None
+        return (
+            f"drift of the new text is not judged: {self.text_bytes:,} bytes; refresh.drift_bytes_min is "
+            f"{limits.drift_bytes_min:,}"
+        )
 
 
 def new_shards(manifest: Manifest, before: Manifest | None) -> set[str]:
@@ -84,7 +96,7 @@ def measure(card: Card, tokens: Path, manifest: Manifest, added: Set[str], texts
         if rows.name in added
     )
     if card.training is None:
-        return Drift(len(added), n_documents, n_bad, None, None, {})
+        return Drift(len(added), n_documents, text_bytes, n_bad, None, None, {})
     characters: dict[str, int] = {}
     for one in texts:
         for script, n in characters_by_script(one).items():
@@ -93,6 +105,7 @@ def measure(card: Card, tokens: Path, manifest: Manifest, added: Set[str], texts
     return Drift(
         n_shards=len(added),
         n_documents=n_documents,
+        text_bytes=text_bytes,
         n_bad=n_bad,
         bytes_per_token=text_bytes / n_tokens if n_tokens else None,
         bytes_per_token_card=card.training.bytes_per_token,

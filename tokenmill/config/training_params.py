@@ -339,6 +339,7 @@ class Refresh(Record):
 
     drift_max: float = Field(gt=0, allow_inf_nan=False)
     new_scripts_max: float = Field(ge=0, le=1)
+    drift_bytes_min: int = Field(default=100_000, ge=0)
     quarantine_max: float = Field(ge=0, le=1)
     on_drift: Literal["fail", "candidate"]
     publish: str | None = Field(min_length=1)

@@ -93,6 +93,8 @@ def _refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]], be
     manifest = read_manifest(root / TOKENS_DIRECTORY)
     drift = _drift(build, manifest, before)
     past = drift.past(limits)
+    if note := drift.note(limits):
+        say(f"refresh: {note}")
     if past and limits.on_drift == "fail":
         raise ValidationError(
             "refresh",
