@@ -65,7 +65,7 @@ def described(manifest: Manifest, name: str) -> dict[str, Any]:
         "documents": manifest.n_documents,
         "tokens": manifest.n_tokens,
         "text_bytes": manifest.text_bytes,
-        "bytes_per_token": round(manifest.text_bytes / manifest.n_tokens, 4) if manifest.n_tokens else None,
+        "bytes_per_token": round(manifest.text_bytes / manifest.n_tokens, 6) if manifest.n_tokens else None,
         "files": len(manifest.shards),
         "file_bytes": sum(shard.n_bytes for shard in manifest.shards),
         "shards": len(manifest.inputs),
@@ -113,7 +113,7 @@ def _chat(chat: Chat, n_tokens: int) -> dict[str, Any]:
         **({} if chat.n_repeated is None else {"tokens_repeated": chat.n_repeated}),
         "variables": chat.variables,
         "tokens_trained": chat.n_trained,
-        "trained_share": round(chat.n_trained / max(n_tokens, 1), 4),
+        "trained_share": round(chat.n_trained / max(n_tokens, 1), 6),
     }
 
 
@@ -121,7 +121,7 @@ def lines_of(found: dict[str, Any]) -> list[str]:
     """The result of `info` as lines for a terminal."""
     origin = found["tokenizer_origin"]
     version = f" ({origin['name'] or origin['source']} {origin['version'] or ''})".replace(" )", ")") if origin else ""
-    per_token = "" if found["bytes_per_token"] is None else f", {found['bytes_per_token']} bytes of text a token"
+    per_token = "" if found["bytes_per_token"] is None else f", {found['bytes_per_token']:.4f} bytes of text a token"
     left_out = [
         f"{found[key]:,} {words}"
         for key, words in (

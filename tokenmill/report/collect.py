@@ -32,8 +32,7 @@ from tokenmill.report.sample import ROOT_SOURCE, DocumentSample
 from tokenmill.report.totals import Tables, read_tables
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.checked_parquet import read_table
-from tokenmill_reader.description import mixture_of, packing_of, read_by, sets_of
-from tokenmill_reader.manifest import MANIFEST_FILE, manifest_of
+from tokenmill_reader.description import info
 
 OWN = "this build"
 """The label of the build's own tokenizer among the references."""
@@ -41,6 +40,19 @@ OWN = "this build"
 _ALPHAS = (("2", 2.0), ("2_5", 2.5))
 _DIGITS = 6
 _N_REASONS = 20
+_SUMS = (
+    "documents",
+    "tokens",
+    "text_bytes",
+    "documents_bad",
+    "documents_dropped",
+    "shards_damaged",
+    "bytes_per_token",
+    "shards",
+    "files",
+    "id_type",
+)
+"""What the report takes as it is from `tokenmill info`."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +72,13 @@ class Reported:
 def collect(checked: Reported, params: Validate) -> dict[str, Any]:
     """The report as JSON values, with floats rounded to six digits. The same dataset and parameters give the same report.
 
-    Token counts and document lengths come from the whole dataset (data/tables); words, scripts, languages and the comparison with
-    references from a sample of documents; the bigram model from a sample of tokens. What cannot be measured is None. Raises
-    ParamsError for a missing reference or language column.
+    Sums and compression, in all and by source, come from the whole dataset, like token counts and document lengths (data/tables);
+    words, scripts, languages and the comparison with references from a sample of documents; the bigram model from a sample of
+    tokens. What cannot be measured is None. Raises ParamsError for a missing reference or language column.
     """
     root, manifest, tokenizer = checked.root, checked.manifest, checked.tokenizer
+    described = info(root / TOKENS_DIRECTORY)
+    dataset = _of_dataset(manifest, described)
     tables = read_tables(root / TABLES_DIRECTORY)
     references = load_references(params.references, root)
     dropped = read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE) if manifest.n_dropped else {}
@@ -76,32 +90,28 @@ def collect(checked: Reported, params: Validate) -> dict[str, Any]:
         compared = _compare({OWN: tokenizer} | references, sample)
         vocabulary = health_of(tokenizer, counts)
         special_texts = _special_texts(sample, tokenizer)
-        conversations = conversations_of(manifest, root / TABLES_DIRECTORY, checked.files)
-        curve = _curve(tokenizer, counts, manifest.text_bytes)
+        conversations = conversations_of(manifest, described["chat"], root / TABLES_DIRECTORY, checked.files)
+        curve = _curve(tokenizer, tables, manifest.text_bytes)
         model = modelling.result()
     measures = {
-        "documents": manifest.n_documents,
-        "documents_bad": manifest.n_bad,
-        "documents_dropped": sum(manifest.n_dropped.values()),
-        "tokens": manifest.n_tokens,
-        "text_bytes": manifest.text_bytes,
+        **{key: described[key] for key in ("documents", "documents_bad", "documents_dropped", "tokens", "text_bytes")},
         "vocab_size": tokenizer.vocab_size,
-        **_compression(manifest, compared[OWN]),
+        **_compression(dataset, compared[OWN]),
         "bigram_bits_per_byte": model.bits_per_byte,
         **_of_counts(counts),
         **_of_vocabulary(vocabulary),
         "special_texts": sum(n for of in special_texts.values() for n in of.values()),
         **({} if conversations is None else {"trained_share": conversations["trained_share"]}),
     }
-    arranged = manifest_of(
-        manifest.model_dump(mode="json", exclude={"shards", "inputs"}) | {"shards": [], "inputs": []}, MANIFEST_FILE
-    )
     found: dict[str, Any] = _rounded(
         {
-            **_summary(checked),
+            **_summary(checked, described),
             "measures": measures,
             "sample": _facts_of_sample(sample) | {"tokens_train": model.n_train, "tokens_held_out": model.n_held_out},
-            "groups": _rows_of_groups(compared),
+            "groups": [
+                *_rows_of_groups("dataset", {OWN: dataset}),
+                *_rows_of_groups("sample", compared),
+            ],
             "references": {
                 label: {"digest": one.digest, "vocab_size": one.vocab_size} for label, one in references.items()
             },
@@ -111,10 +121,7 @@ def collect(checked: Reported, params: Validate) -> dict[str, Any]:
             "vocabulary": vocabulary,
             "lengths": None if tables is None else lengths(tables.lengths, tables.n_documents),
             "special_texts": special_texts,
-            "sets": sets_of(arranged),
-            "read_by": read_by(arranged),
-            "mixture": mixture_of(arranged),
-            "packing": packing_of(arranged),
+            **{key: described[key] for key in ("sets", "read_by", "mixture", "packing")},
             "conversations": conversations,
             "quarantine": _quarantined(root / QUARANTINE_DIRECTORY / QUARANTINE_FILE),
             "panel": panel_of(tokenizer, references),
@@ -139,34 +146,26 @@ def _facts_of_sample(sample: DocumentSample) -> dict[str, int]:
     }
 
 
-def _rows_of_groups(compared: Mapping[str, MeasuredGroups]) -> list[dict[str, Any]]:
-    """A row for each tokenizer and group of documents, with its measures."""
+def _rows_of_groups(of: str, compared: Mapping[str, MeasuredGroups]) -> list[dict[str, Any]]:
+    """A row for each tokenizer and group of documents, with its measures. `of`: what was measured, "dataset" or "sample"."""
     return [
-        {"kind": kind, "name": name, "tokenizer": label, **asdict(one)}
+        {"kind": kind, "name": name, "of": of, "tokenizer": label, **asdict(one)}
         for label, kinds in compared.items()
-        for kind, of in kinds.items()
-        for name, one in of.items()
+        for kind, groups in kinds.items()
+        for name, one in groups.items()
     ]
 
 
-def _summary(checked: Reported) -> dict[str, Any]:
-    """What was checked, and the dataset's sums. `vocab_size_asked`, `learned_with` and `not_reached` are None for an
-    imported tokenizer."""
+def _summary(checked: Reported, described: Mapping[str, Any]) -> dict[str, Any]:
+    """What was checked, and the dataset's sums as in `described`. `vocab_size_asked`, `learned_with` and `not_reached` are None
+    for an imported tokenizer."""
     training = read_card(checked.root / TOKENIZER_DIRECTORY).training
-    manifest, tokenizer = checked.manifest, checked.tokenizer
+    tokenizer = checked.tokenizer
     pretokens = read_counts(checked.root / COUNTS_FILE)
     n_pretokens = pc.sum(pretokens["count"]).as_py()
     counted = {"pretokens": n_pretokens, "pretokens_distinct": pretokens.num_rows} if len(pretokens) else {}
     return {
-        "documents": manifest.n_documents,
-        "tokens": manifest.n_tokens,
-        "text_bytes": manifest.text_bytes,
-        "documents_bad": manifest.n_bad,
-        "documents_dropped": sum(manifest.n_dropped.values()),
-        "shards_damaged": len({rows.name for shard in manifest.shards for rows in shard.rows if rows.n_bad is None}),
-        "bytes_per_token": round(manifest.text_bytes / max(manifest.n_tokens, 1), 4),
-        "shards": len(manifest.inputs),
-        "files": len(manifest.shards),
+        **{key: described[key] for key in _SUMS},
         **counted,
         "vocab_size": tokenizer.vocab_size,
         "vocab_size_asked": None if training is None else training.vocab_size_asked,
@@ -174,7 +173,6 @@ def _summary(checked: Reported) -> dict[str, Any]:
         "not_reached": None
         if training is None
         else not_reached(tokenizer.vocab_size, tokenizer.special_tokens, training),
-        "id_type": manifest.id_type,
         "tokenizer_digest": tokenizer.digest,
         "checks": dict(checked.facts),
     }
@@ -192,24 +190,32 @@ def _compare(tokenizers: Mapping[str, Tokenizer], sample: DocumentSample) -> dic
     return {label: measure(one, sample.texts, words, groups) for label, one in tokenizers.items()}
 
 
-def _compression(manifest: Manifest, own: Mapping[str, Mapping[str, Measured]]) -> dict[str, Any]:
-    """Compression measures by group. Bytes per token, overall and by source, are those of the whole dataset."""
-    found: dict[str, dict[str, Any]] = {}
-    for key in ("bytes_per_token", "tokens_per_word", "words_whole_share"):
-        values = {kind: {name: getattr(one, key) for name, one in of.items()} for kind, of in own.items()}
-        overall = values.pop("overall").get("overall")
-        found[key] = {"overall": overall, **values}
+def _of_dataset(manifest: Manifest, described: Mapping[str, Any]) -> MeasuredGroups:
+    """The compression of all documents and of each source, tokens around documents included; words are not known."""
     sums: dict[str, list[int]] = {}
     source_names = manifest.source_names()
     for shard in manifest.shards:  # each file is of one source
-        of = sums.setdefault(source_names[shard.rows[0].name] or ROOT_SOURCE, [0, 0])
-        of[0], of[1] = of[0] + shard.text_bytes, of[1] + shard.n_tokens
-    found["bytes_per_token"]["overall"] = manifest.text_bytes / max(manifest.n_tokens, 1)
-    found["bytes_per_token"]["source"] = {
-        name: n_bytes / max(n_tokens, 1) for name, (n_bytes, n_tokens) in sorted(sums.items())
+        of = sums.setdefault(source_names[shard.rows[0].name] or ROOT_SOURCE, [0, 0, 0])
+        for i, n in enumerate((shard.n_documents, shard.text_bytes, shard.n_tokens)):
+            of[i] += n
+    overall = Measured(described["documents"], described["text_bytes"], described["bytes_per_token"], None, None)
+    sources = {
+        name: Measured(n_documents, n_bytes, n_bytes / n_tokens if n_tokens else None, None, None)
+        for name, (n_documents, n_bytes, n_tokens) in sorted(sums.items())
     }
+    return {"overall": {"overall": overall}, "source": sources}
+
+
+def _compression(dataset: MeasuredGroups, sampled: MeasuredGroups) -> dict[str, Any]:
+    """Compression measures by group. Bytes per token are those of the whole dataset where it has the group."""
+    found: dict[str, dict[str, Any]] = {}
+    compressed = {**sampled, **dataset}
+    for key, groups in (("bytes_per_token", compressed), ("tokens_per_word", sampled), ("words_whole_share", sampled)):
+        values = {kind: {name: getattr(one, key) for name, one in of.items()} for kind, of in groups.items()}
+        overall = values.pop("overall").get("overall")
+        found[key] = {"overall": overall, **values}
     per_byte = {
-        kind: [1 / one.bytes_per_token for one in of.values() if one.bytes_per_token] for kind, of in own.items()
+        kind: [1 / one.bytes_per_token for one in of.values() if one.bytes_per_token] for kind, of in compressed.items()
     }
     kinds = {"languages": "lang", "scripts": "script", "sources": "source"}
     return {**found, "gini": {name: gini(per_byte[kind]) for name, kind in kinds.items()}}
@@ -245,10 +251,10 @@ def _of_vocabulary(vocabulary: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _curve(tokenizer: Tokenizer, counts: Mapping[int, int] | None, text_bytes: int) -> list[dict[str, float]] | None:
-    if counts is None or tokenizer.model is None:
+def _curve(tokenizer: Tokenizer, tables: Tables | None, text_bytes: int) -> list[dict[str, float]] | None:
+    if tables is None or tokenizer.model is None:
         return None
-    return by_vocab_size(tokenizer.model, counts, text_bytes)
+    return by_vocab_size(tokenizer.model, tables.counts, text_bytes)
 
 
 def _special_texts(sample: DocumentSample, tokenizer: Tokenizer) -> dict[str, dict[str, int]]:

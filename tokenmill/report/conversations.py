@@ -1,7 +1,7 @@
 """Reports on conversations: how many tokens are trained, their lengths, and samples with marked trained tokens."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,17 +14,17 @@ from tokenmill.report.conversation_samples import samples_of_files
 from tokenmill_reader.checked_parquet import parquet_file
 
 
-def conversations_of(manifest: Manifest, tables: Path, files: Sequence[DocumentsFile]) -> dict[str, Any] | None:
-    """The report's entry of a dataset of conversations; None for texts. `files`: those of the dataset, checked."""
+def conversations_of(
+    manifest: Manifest, described: Mapping[str, Any] | None, tables: Path, files: Sequence[DocumentsFile]
+) -> dict[str, Any] | None:
+    """The report's entry of a dataset of conversations; None for texts. `described`: what `tokenmill info` says of them. `files`:
+    those of the dataset, checked."""
     chat = manifest.chat
-    if chat is None:
+    if chat is None or described is None:
         return None
     index = _of_index(tables / DOCUMENTS_FILE)
     return {
-        "template": chat.template_name,
-        "mask": chat.mask,
-        "tokens_trained": chat.n_trained,
-        "trained_share": chat.n_trained / max(manifest.n_tokens, 1),
+        **{key: described[key] for key in ("template", "mask", "tokens_trained", "trained_share")},
         "without_trained": index.n_untrained,
         **({} if chat.turns != "each" else _of_samples(manifest, chat.n_repeated)),
         **({} if chat.answers is None else chat.answers._asdict()),

@@ -85,7 +85,7 @@ def coverage(counts: Counts) -> list[dict[str, float]]:
 def by_vocab_size(model: Model, counts: Mapping[int, int], n_bytes: int) -> list[dict[str, float]] | None:
     """Compression by vocabulary size: each prefix of the merges is a tokenizer, and all belong to one training run.
 
-    `counts`: how often each token occurs in the encoded text, by id, without special tokens. `n_bytes`: the bytes of that text.
+    `counts`: how often each token occurs in the dataset, by id, special tokens included. `n_bytes`: the bytes of its text.
     Each row has `vocab_size` (tokens of the prefix, special tokens included) and the `bytes_per_token` of the same text.
 
     The result is exact and needs no encoding. While text is encoded, merges are applied in the order of their ranks, so the first

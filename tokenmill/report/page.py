@@ -71,11 +71,17 @@ def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[
 
 
 def _groups(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The groups of documents in the order of the page, the largest of each kind first, each with a row per tokenizer. Kinds with
-    a single group are left out."""
-    rows: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    """The groups of documents in the order of the page, the largest of each kind first, each with its row of the dataset, if that
+    is known, and a row per tokenizer of the sample. Kinds with a single group are left out.
+
+    Bytes per token of the sample stand beside those of the dataset only where they are compared with references."""
+    rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in report["groups"]:
-        rows.setdefault((row["kind"], row["name"]), []).append(row)
+        of = rows.setdefault((row["kind"], row["name"]), [])
+        is_sampled = row.get("of") != "dataset"  # reports of 0.3.0 have samples alone
+        is_known = is_sampled and bool(of) and not report["references"]
+        label = f"{row['tokenizer']}, sample" if is_sampled else row["tokenizer"]
+        of.append({**row, "label": label, "bytes_per_token": None if is_known else row["bytes_per_token"]})
     found = [
         {"key": kind, "kind": words, "name": "" if kind == "overall" else name, "rows": some}
         for kind, words in _KINDS.items()
@@ -110,7 +116,7 @@ def _charts(report: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> "
     points = [
         {
             "group": f"{group['kind']}: {group['name']}".removesuffix(": "),
-            "tokenizer": row["tokenizer"],
+            "tokenizer": row["label"],
             "bytes_per_token": row["bytes_per_token"],
         }
         for group in first
@@ -119,7 +125,7 @@ def _charts(report: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> "
     ]
     charts = {}
     if points:
-        charts["groups"] = plots.groups(points, [row["tokenizer"] for row in groups[0]["rows"]])
+        charts["groups"] = plots.groups(points, list(dict.fromkeys(point["tokenizer"] for point in points)))
     if _sizes(report["by_vocab_size"] or []):
         charts["vocab_size"] = plots.by_vocab_size(report["by_vocab_size"])
     if report["ranks"]:

@@ -61,7 +61,10 @@ def write_report(checked: Reported, params: Validate, published: Callable[[], Pu
 
 def _plots(report: Mapping[str, Any]) -> dict[str, tuple[Sequence[str], list[tuple[Any, ...]]]]:
     """The files of data/report/plots for `dvc plots`, with their columns and rows."""
-    groups = [one for one in report["groups"] if one["tokenizer"] == OWN and one["bytes_per_token"] is not None]
+    groups: dict[str, float] = {}
+    for one in report["groups"]:  # those of the dataset come before those of the sample
+        if one["tokenizer"] == OWN and one["bytes_per_token"] is not None:
+            groups.setdefault(_group(one["kind"], one["name"]), one["bytes_per_token"])
     histogram = report["lengths"]["histogram"] if report["lengths"] else []
     return {
         "vocab_size.csv": (
@@ -74,7 +77,7 @@ def _plots(report: Mapping[str, Any]) -> dict[str, tuple[Sequence[str], list[tup
         ),
         "groups.csv": (
             ("bytes_per_token", "group"),
-            [(one["bytes_per_token"], _group(one["kind"], one["name"])) for one in groups],
+            [(bytes_per_token, group) for group, bytes_per_token in groups.items()],
         ),
         "lengths.csv": (
             ("documents", "tokens"),
