@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
 from tokenmill.console import console, say
-from tokenmill.errors import EXIT_DONE, EXIT_NO, ParamsError, did_you_mean
+from tokenmill.errors import EXIT_DONE, EXIT_NO, CorpusError, ParamsError, did_you_mean
 from tokenmill.format_facts import FORMATS
-from tokenmill.layout import LAST_BUILD_FILE, PAGE_FILE, REPORT_FILE, TOKENS_DIRECTORY
+from tokenmill.layout import DOCUMENT_STAGES, LAST_BUILD_FILE, PAGE_FILE, REPORT_FILE, TOKENS_DIRECTORY
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.summary import StageSummary, table
 from tokenmill_reader.shown import as_shown
@@ -148,7 +148,7 @@ def _save(summaries: Sequence[StageSummary], path: Path) -> None:
 
 def _status(asked: argparse.Namespace) -> Answer:
     from tokenmill.config.load_params import load_params
-    from tokenmill.corpus.source_shards import unread_files, words_of_unread
+    from tokenmill.corpus.source_shards import find_documents, unread_files, words_of_unread
     from tokenmill.pipeline.status import lines_of, status_of
 
     path = asked.params or find_params()
@@ -163,13 +163,20 @@ def _status(asked: argparse.Namespace) -> Answer:
             refuse_changed(root, pin)
     found = status_of(root, params)
     would_run = any(one.would_run for one in found)
+    refused: list[str] = []
     if would_run:
         from tokenmill.stages.mistakes import refuse_mistakes_of
 
         refuse_mistakes_of(root, params)  # as a build does
+        if next(one.stage for one in found if one.would_run) in DOCUMENT_STAGES:  # else a step may make the documents
+            try:
+                find_documents(root, params)
+            except CorpusError as error:
+                refused = [str(error)]
     stages = [{**dataclasses.asdict(one), "would_run": one.would_run} for one in found]
     unread = unread_files(root, params)
-    result, lines = {"would_run": would_run, "stages": stages, "unread_files": unread}, lines_of(found)
+    result = {"would_run": would_run, "stages": stages, "unread_files": unread, "refused": refused}
+    lines = [*lines_of(found), *(f"Do not build yet: {reason}" for reason in refused)]
     if console.level >= 1:
         from tokenmill.pipeline.status import files_since_the_dataset
 

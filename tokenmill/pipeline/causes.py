@@ -1,7 +1,7 @@
 """Says why a stage or a unit is made again, in the same words for `status`, `plan` and `build -v`."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from tokenmill.layout import (
     COUNTS_FILE,
     LOCK_FILE,
     OBJECTS_FILE,
+    OUTPUT_DIRECTORIES,
     PARAMS_FILE,
     REPORT_FILE,
     STAGES,
@@ -47,11 +48,13 @@ CauseKind = Literal[
 
 
 class Cause(NamedTuple):
-    """A reason why a stage is made again. `key`: the parameter that changed, with dots."""
+    """A reason why a stage is made again. `key`: the parameter that changed, with dots. `has_effect`: whether the outputs may
+    become others than those recorded: lost ones are made again as they were, and an imported tokenizer ignores counts."""
 
     kind: CauseKind
     words: str
     key: str = ""
+    has_effect: bool = True
 
     @property
     def decides_documents(self) -> bool:
@@ -93,8 +96,11 @@ _NO_COUNTS = re.compile(
 _CUTTING = re.compile(r"source\.unit_bytes_|sources\.[^.]+(\.glob)?$")
 """The parameters that decide which files share a unit."""
 
-_OF_TRAINING = re.compile(r"(count|train_vocab)(\.|$)")
-"""The parameters that have no effect with an imported tokenizer."""
+_OF_IMPORT = re.compile(r"(tokenizer|encode\.chat)(\.|$)")
+"""The parameters that have an effect on an imported tokenizer."""
+
+_OF_COUNTING: tuple[CauseKind, ...] = ("documents", "parameter", "drop list", "input", "command")
+"""The causes without an effect on the empty counts that an imported tokenizer has, but for the parameter `tokenizer`."""
 
 _WHOLE_STAGE: tuple[CauseKind, ...] = ("code", "parameter", "tokenizer", "chat template", "drop list")
 """The causes that may affect units with unchanged files. The first that applies is reported."""
@@ -107,18 +113,19 @@ def causes_of(
     params: Params,
     code: Cause | None,
     documents: Callable[[Path], str | None],
+    more: Iterable[Cause] = (),
 ) -> list[Cause]:
     """The causes for which a stage has to run; empty if it is up to date. `changes`: what DVC found. `code`: the change of the
-    stage's code, None if there is none. `documents`: says how the documents in a folder changed; None if they did not."""
+    stage's code, None if there is none. `documents`: says how the documents in a folder changed; None if they did not. `more`:
+    causes that DVC was not asked for."""
     if NEVER_BUILT in changes:
         return [NEVER]
-    found = [] if code is None else [code]
+    found = [*([] if code is None else [code]), *more]
     outputs: dict[str, list[str]] = {}
     for change in changes:
         match change.kind:
             case "parameter":
-                is_unused = params.tokenizer is not None and _OF_TRAINING.match(change.key) is not None
-                found += [_unused(one) if is_unused else one for one in _of_parameter(change, code)]
+                found += _of_parameter(change, code)
             case "input":
                 found.append(_of_input(stage, change, root, params, documents))
             case "output":
@@ -130,23 +137,31 @@ def causes_of(
             case "always":
                 found.append(Cause("command", "dvc.yaml says always_changed"))
     for what, paths in outputs.items():
-        more = f" and {len(paths) - _N_SHOWN_MAX} more" if len(paths) > _N_SHOWN_MAX else ""
-        found.append(Cause("output", f"{what}: {', '.join(paths[:_N_SHOWN_MAX])}{more}"))
+        rest = f" and {len(paths) - _N_SHOWN_MAX} more" if len(paths) > _N_SHOWN_MAX else ""
+        words = f"{what}: {', '.join(paths[:_N_SHOWN_MAX])}{rest}"
+        found.append(Cause("output", words, has_effect=stage not in STAGES))
     if not any(one.kind == "documents" for one in found) and any(_SELECTING.match(one.key) for one in found):
-        found += [Cause("documents", words)] if (words := documents(root)) else []
-    return in_order(found)
-
-
-def in_order(causes: Iterable[Cause]) -> list[Cause]:
-    """The causes in the order of their kinds, without duplicates."""
+        found += [Cause("documents", changed)] if (changed := documents(root)) else []
     kinds = get_args(CauseKind)
-    return sorted(dict.fromkeys(causes), key=lambda one: kinds.index(one.kind))
+    in_order = sorted(dict.fromkeys(found), key=lambda one: kinds.index(one.kind))
+    return in_order if params.tokenizer is None else [_with_import(stage, one) for one in in_order]
 
 
-def follows(stage: str, own: Collection[str], after: Sequence[str]) -> list[Cause]:
-    """The cause that earlier stages would run. `after`: those whose outputs the stage reads. `own`: the texts of its own causes; if
-    there are any, the result names only a tokenizer that may change."""
-    if not after or NEVER.words in own:
+def inputs_that_stay(changes: Iterable[Change], causes: Mapping[str, Sequence[Cause]]) -> list[Change]:
+    """The changes without those of outputs that earlier stages make again first. `causes`: those of the earlier stages."""
+    made_again = {folder for stage, some in causes.items() if some for folder in OUTPUT_DIRECTORIES.get(stage, ())}
+    return [one for one in changes if one.kind != "input" or one.path not in made_again]
+
+
+def stages_to_follow(before: Sequence[str], causes: Mapping[str, Sequence[Cause]]) -> list[str]:
+    """The stages `before` another one that would run and may change their outputs. `causes`: those of each stage."""
+    return [stage for stage in before if any(one.has_effect for one in causes[stage])]
+
+
+def follows(stage: str, own: Sequence[Cause], after: Sequence[str]) -> list[Cause]:
+    """The cause that earlier stages would run. `after`: those that the stage follows. `own`: its own causes; if there are any, the
+    result names only a tokenizer that may change."""
+    if not after or NEVER in own:
         return []
     if "train-vocab" in after and stage in STAGES:
         return [Cause("follows", "follows train-vocab: the tokenizer may change")]
@@ -172,8 +187,19 @@ def _parameter(key: str) -> Cause:
     return Cause("parameter", f"parameter {key} changed", key)
 
 
-def _unused(cause: Cause) -> Cause:
-    return cause._replace(words=f"{cause.words} (it has no effect, since the tokenizer is imported)")
+def _with_import(stage: str, cause: Cause) -> Cause:
+    """The cause in a project with an imported tokenizer, where nothing is counted or learned."""
+    match stage:
+        case "count":
+            is_unused = cause.kind in _OF_COUNTING and cause.key != "tokenizer"
+        case "train-vocab":
+            is_unused = cause.kind == "counts" or (cause.kind == "parameter" and not _OF_IMPORT.match(cause.key))
+        case _:
+            is_unused = False
+    if not is_unused:
+        return cause
+    words = f"{cause.words} (it has no effect, since the tokenizer is imported)"
+    return cause._replace(words=words, has_effect=False)
 
 
 def _of_input(stage: str, change: Change, root: Path, params: Params, documents: Callable[[Path], str | None]) -> Cause:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -106,13 +107,23 @@ def changes_since(
 
 
 def earlier_inputs(root: Path, stage: str) -> Iterable[EarlierFile]:
-    """The document files from which a stage's outputs were made; empty if the record cannot be read."""
-    try:
-        if stage == "count":
-            return read_provenance(root / PROVENANCE_FILE).shards
-        return read_manifest(root / TOKENS_DIRECTORY).inputs
-    except (CountsError, ValidationError, OSError):
-        return []
+    """The document files from which a stage's outputs were made; where these are lost or have no record, as counts with an imported
+    tokenizer, those of another stage. Empty if no record can be read."""
+    readers = [partial(_inputs_of_dataset, root), partial(_inputs_of_counts, root)]
+    for read in reversed(readers) if stage == "count" else readers:
+        try:
+            return read()
+        except (CountsError, ValidationError, OSError):
+            continue
+    return []
+
+
+def _inputs_of_counts(root: Path) -> Iterable[EarlierFile]:
+    return read_provenance(root / PROVENANCE_FILE).shards
+
+
+def _inputs_of_dataset(root: Path) -> Iterable[EarlierFile]:
+    return read_manifest(root / TOKENS_DIRECTORY).inputs
 
 
 def last_manifest(root: Path) -> Manifest | None:

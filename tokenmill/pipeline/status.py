@@ -12,7 +12,7 @@ from tokenmill.corpus.source_shards import find_documents, reads_objects, unread
 from tokenmill.corpus.units import sha256_of_shards
 from tokenmill.errors import CorpusError
 from tokenmill.layout import DOCUMENT_STAGES
-from tokenmill.pipeline.causes import Cause, as_words, causes_of, follows, in_order
+from tokenmill.pipeline.causes import Cause, as_words, causes_of, follows, inputs_that_stay, stages_to_follow
 from tokenmill.pipeline.code_pins import code_changes
 from tokenmill.pipeline.dvc_sight import refuse_unseen_objects, refuse_unseen_parameters
 from tokenmill.pipeline.input_changes import changes_since, earlier_inputs, input_changes, last_manifest
@@ -27,24 +27,26 @@ from tokenmill.versioning.dvc_files import Known
 
 @dataclass(frozen=True)
 class StageStatus:
-    """The status of one stage. `changes`: texts of what changed since it ran. `after`: the earlier stages that would run and whose
-    outputs it reads."""
+    """The status of one stage. `changes`: texts of what changed since it ran. `after`: the earlier stages that would run, whose
+    outputs it reads and which may change them. `reasons`: why it would run, as a line says it."""
 
     stage: str
     state: dvc_stage.StageState
     changes: list[str]
     after: list[str]
+    reasons: list[str]
 
     @property
     def would_run(self) -> bool:
         """Whether a build would run or restore the stage, or may have to once the earlier stages have run."""
-        return self.state != "frozen" and bool(self.changes or self.after)
+        return bool(self.reasons)
 
 
 def status_of(root: Path, params: Params) -> list[StageStatus]:
     """The status of each stage of the project at `root`, in order. Raises VersionsError, and ParamsError for what DVC would not
     see. Where documents are in object storage, which is asked for their list, also StorageError, PassingError and CorpusError."""
     found: list[StageStatus] = []
+    causes: dict[str, list[Cause]] = {}
     known: Known = {}
     of_code = code_changes(root)
     shards = find_documents(root, params) if reads_objects(params) else []  # DVC looks at files, and does not open them
@@ -54,14 +56,16 @@ def status_of(root: Path, params: Params) -> list[StageStatus]:
             refuse_unseen_parameters(root, params, opened, name)
             if name in DOCUMENT_STAGES:
                 refuse_unseen_objects(root, shards, opened, name)
-            state, changes = opened.state(), opened.changes()
+            state, changes = opened.state(), inputs_that_stay(opened.changes(), causes)
             objects = of_objects if name in DOCUMENT_STAGES and opened.was_built else []
-        causes = causes_of(name, changes, root, params, of_code.get(name), partial(_documents_in, root, params, name))
-        causes = in_order([*causes, *(Cause("documents", words) for words in objects)])
-        if causes and state == "current":
+        more = [Cause("documents", words) for words in objects]
+        documents = partial(_documents_in, root, params, name)
+        own = causes_of(name, changes, root, params, of_code.get(name), documents, more)
+        if own and state == "current":
             state = "stale"
-        after = [one.stage for one in found if one.would_run and one.stage in before]
-        found.append(StageStatus(name, state, as_words(causes), after))
+        after = stages_to_follow(before, causes)
+        causes[name] = [] if state == "frozen" else [*own, *follows(name, own, after)]
+        found.append(StageStatus(name, state, as_words(own), after, as_words(causes[name])))
     return found
 
 
@@ -111,7 +115,5 @@ def lines_of(found: list[StageStatus]) -> list[str]:
 def _words(one: StageStatus) -> str:
     if one.state == "frozen":
         return "frozen"
-    after = as_words(follows(one.stage, one.changes, one.after))
-    if one.changes:
-        return f"to do: {'; '.join([*one.changes, *after])}"
-    return "; ".join(after) or "up to date"
+    words = "; ".join(one.reasons)
+    return f"to do: {words}" if one.changes else words or "up to date"

@@ -17,7 +17,6 @@ from tokenmill.artifacts.golden import tokenizers_engine
 from tokenmill.checks.chat_checks import samples_in
 from tokenmill.checks.row_checks import Judge, check_span
 from tokenmill.checks.spans import aligned
-from tokenmill.config.lockfile import pinned
 from tokenmill.config.params import Params
 from tokenmill.corpus.dropped import starts_of
 from tokenmill.corpus.good_documents import GoodDocuments
@@ -44,7 +43,7 @@ from tokenmill.stages.encoder import Encoder, encoder_of
 from tokenmill.stages.train_vocab_learn import goal_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import learn
-from tokenmill.versioning.import_tokenizer import import_pinned
+from tokenmill.versioning.import_tokenizer import import_asked
 
 _IMPORTED = "tokenizer"  # the folder of an imported tokenizer, in the scratch folder
 _FILE_BATCHES = 5  # of a file of the trial: short columns compress less
@@ -150,7 +149,7 @@ def _tokenizer(work: Work, scratch: Path) -> Tokenizer | None:
     if work.tokenizer is not None:
         return work.tokenizer
     if params.tokenizer is not None:
-        return import_pinned(root, pinned(root, params.tokenizer), scratch / _IMPORTED)
+        return import_asked(root, params.tokenizer, scratch / _IMPORTED)
     if params.train_vocab.base is not None:
         return Tokenizer.load(root / params.train_vocab.base[1])
     return None

@@ -1,9 +1,10 @@
 """Finds what a build would still have to do, and why."""
 
 from collections import Counter as Tally
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from tokenmill.config.params import Params
@@ -11,11 +12,12 @@ from tokenmill.corpus.dropped import starts_of
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Unit
 from tokenmill.counts.spill import open_parquet
+from tokenmill.dataset.entries import OutputShard
 from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts
 from tokenmill.errors import CountsError, TokenmillError
 from tokenmill.layout import COUNTS_FILE, DOCUMENT_STAGES, OBJECTS_FILE, STAGES, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
-from tokenmill.pipeline.causes import NEVER, Cause, as_words, causes_of, follows, in_order
+from tokenmill.pipeline.causes import Cause, as_words, causes_of, follows, inputs_that_stay, stages_to_follow
 from tokenmill.pipeline.code_pins import code_changes
 from tokenmill.pipeline.dvc_sight import refuse_unseen
 from tokenmill.pipeline.input_changes import earlier_inputs, input_changes, last_manifest
@@ -29,6 +31,7 @@ from tokenmill.storage.unit_store import Done
 from tokenmill.storage.urls import StoredObject
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning import dvc_stage
+from tokenmill.versioning.import_tokenizer import import_asked
 
 _HASHED_BYTES_MAX = (
     256_000_000  # of files without a stored digest, such as files that were written just before the last build
@@ -60,6 +63,10 @@ class Finished(NamedTuple):
     tokens: int = 0
     text_bytes: int = 0
     output_bytes: int = 0
+
+    def plus(self, other: "Finished") -> "Finished":
+        """Adds another record field by field."""
+        return Finished(*(one + more for one, more in zip(self, other, strict=True)))
 
 
 class EarlierTotals(NamedTuple):
@@ -153,16 +160,23 @@ def find_work(root: Path, params: Params) -> Work:
     if params.tokenizer is None:  # otherwise count has no units
         counted = {one.task.name: one.done.facts for one in look_at_count(project) if one.done is not None}
         stages["count"] = _with_units(stages["count"], project.units, set(counted))
-    tokenizer = _tokenizer(root, reasons["train-vocab"])
+    why_replaced = [why for why in reasons["train-vocab"] if why.has_effect or why.kind == "output"]
+    tokenizer = _tokenizer(root, params, why_replaced)
     manifest = last_manifest(root)
     finished = Finished()
     encoded: dict[str, Looked] = {}
+    taken_over: dict[str, OutputShard] = {}
     if not reasons["encode"]:
-        finished = _of_the_dataset(manifest or read_manifest(root / TOKENS_DIRECTORY))
-    elif tokenizer is not None and not reasons["train-vocab"]:
-        encoded = {one.task.name: one for one in look_at_encode(project) if one.done is not None}
+        finished = _of_shards((manifest or read_manifest(root / TOKENS_DIRECTORY)).shards)
+    elif tokenizer is not None and (not why_replaced or (params.tokenizer is not None and params.encode.chat is None)):
+        found = look_at_encode(project)
+        encoded = {one.task.name: one for one in found if one.done is not None}
         finished = _sums([one.done for one in encoded.values() if one.done is not None])
-    stages["encode"] = _with_units(stages["encode"], project.units, set(encoded))
+        if manifest is not None and not params.encode.vocab_sizes:
+            taken_over = _taken_over(manifest, {one.task.key: one.task.name for one in found if one.done is None})
+            finished = finished.plus(_of_shards(taken_over.values()))
+    finished_names = encoded.keys() | taken_over.keys()
+    stages["encode"] = _with_units(stages["encode"], project.units, finished_names)
     checked = {shard.unit for shard in manifest.shards} if manifest else set()  # by validate
     again = {name for name, one in encoded.items() if one.task.key in checked}
     stages["validate"] = _with_units(stages["validate"], project.units, again)
@@ -171,7 +185,7 @@ def find_work(root: Path, params: Params) -> Work:
         stages,
         finished,
         tokenizer,
-        _earlier(project, reasons["encode"], manifest, set(encoded), counted) if reasons["encode"] else {},
+        _earlier(project, reasons["encode"], manifest, finished_names, counted) if reasons["encode"] else {},
         None if stages["count"].would_run else _distinct(root / COUNTS_FILE),
         manifest,
         read_rates(root, params),
@@ -197,17 +211,17 @@ def _reasons(project: Project) -> dict[str, list[Cause]]:
             if stage.is_frozen:
                 found[name] = []
                 continue
-            changes = stage.changes(paths if reads else ())
-        why = causes_of(name, changes, root, params, of_code.get(name), lambda _: None)
-        if reads and NEVER not in why:
+            changes = inputs_that_stay(stage.changes(paths if reads else ()), found)
+        more = []
+        if reads:
             words = str(input_changes(earlier_inputs(root, name), shards, lambda _: project.corpus.sha256))
-            why = in_order([*why, Cause("documents", words)]) if words else why
-        after = [one for one in before if found[one]]
-        found[name] = why + follows(name, as_words(why), after)
+            more = [Cause("documents", words)] if words else []
+        why = causes_of(name, changes, root, params, of_code.get(name), lambda _: None, more)
+        found[name] = why + follows(name, why, stages_to_follow(before, found))
     return found
 
 
-def _with_units(work: StageWork, units: Sequence[Unit], finished: set[str]) -> StageWork:
+def _with_units(work: StageWork, units: Sequence[Unit], finished: Set[str]) -> StageWork:
     """The stage's work with its numbers of units and bytes. `finished`: the names of units that need no work."""
     todo = [unit for unit in units if unit.name not in finished] if work.would_run else []
     by_shard: Tally[Shard] = Tally()
@@ -221,7 +235,7 @@ def _earlier(
     project: Project,
     reasons: Sequence[Cause],
     manifest: Manifest | None,
-    finished: set[str],
+    finished: Set[str],
     counted: Mapping[str, CountFacts],
 ) -> dict[Shard, EarlierTotals]:
     """Totals of the files to encode, from the facts of `counted` units and from the dataset. Empty for conversations, whose text
@@ -255,14 +269,22 @@ def _units_of_the_dataset(project: Project, manifest: Manifest) -> dict[tuple[tu
     }
 
 
-def _tokenizer(root: Path, reasons: Sequence[Cause]) -> Tokenizer | None:
-    """The tokenizer in data/tokenizer; None if it will be replaced for another reason than new counts or another chat template."""
-    if any(why.kind not in ("follows", "counts") and not why.key.startswith("encode.chat") for why in reasons):
+def _tokenizer(root: Path, params: Params, reasons: Sequence[Cause]) -> Tokenizer | None:
+    """The tokenizer in data/tokenizer; None if it will be replaced: by an import of another one, or for another reason than new
+    counts or another chat template. `reasons`: those why train-vocab writes another or writes it again."""
+    if params.tokenizer is None and any(
+        why.kind not in ("follows", "counts") and not why.key.startswith("encode.chat") for why in reasons
+    ):
         return None
     try:
-        return Tokenizer.load(root / TOKENIZER_DIRECTORY)
+        present = Tokenizer.load(root / TOKENIZER_DIRECTORY)
     except (TokenmillError, OSError):
         return None
+    if params.tokenizer is not None and reasons:
+        with TemporaryDirectory(prefix="tokenmill-") as folder:
+            imported = import_asked(root, params.tokenizer, Path(folder) / "tokenizer")
+        return present if imported.digest == present.digest else None
+    return present
 
 
 def _sums(encoded: Sequence[Done[EncodeFacts]]) -> Finished:
@@ -276,10 +298,17 @@ def _sums(encoded: Sequence[Done[EncodeFacts]]) -> Finished:
     )
 
 
-def _of_the_dataset(manifest: Manifest) -> Finished:
-    """The sums over data/tokens."""
-    n_bytes = sum(shard.n_bytes for shard in manifest.shards)
-    return Finished(manifest.n_documents, manifest.n_tokens, manifest.text_bytes, n_bytes)
+def _of_shards(shards: Iterable[OutputShard]) -> Finished:
+    """The sums over files of data/tokens."""
+    rows = [(one.n_documents, one.n_tokens, one.text_bytes, one.n_bytes) for one in shards]
+    return Finished(*(sum(column) for column in zip(*rows, strict=True)))
+
+
+def _taken_over(manifest: Manifest, names: Mapping[str, str]) -> dict[str, OutputShard]:
+    """The files of data/tokens that a build takes over as units, by the unit's name. `names`: by the keys of units that the store
+    lacks."""
+    whole = [one for one in manifest.shards if all(rows.n_bad is not None for rows in one.rows)]
+    return {names[one.unit]: one for one in whole if one.unit in names}
 
 
 def _distinct(path: Path) -> Distinct | None:

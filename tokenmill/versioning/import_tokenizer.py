@@ -91,6 +91,19 @@ def import_pinned(root: Path, pin: Pin, directory: Path) -> Tokenizer:
     return tokenizer
 
 
+def import_asked(root: Path, asked: TokenizerSource, directory: Path) -> Tokenizer:
+    """Imports the tokenizer that a build would import into `directory`, and pins nothing: the pinned one, or else the one that
+    params.yaml asks for. Raises VersionsError, TokenizerError, PatternError."""
+    pin = read_pin(root)
+    if pin is not None and pin.asked == asked:
+        return import_pinned(root, pin, directory)
+    with _folder_for(asked) as imported:
+        tokenizer = _fetch_or_copy(root, asked, None, imported)[2]
+        with write_directory(directory) as partial:
+            copy_folder(imported, partial)
+    return tokenizer
+
+
 def check_pinned(root: Path, pin: Pin) -> None:
     """Raises VersionsError if the source now has another tokenizer than the pinned one, TokenizerError if it has none."""
     with _imported(root, pin):
