@@ -254,7 +254,7 @@ def _how_to_load(card: Card) -> str:
     text += (
         "\n\ntransformers makes the id of a special token where a text has its name; `tokenizer(text, split_special_tokens=True)` "
         "takes it for text, as a build does by default. A model takes its numbers from the tokenizer, since the default ids of "
-        "transformers are other tokens here:\n\n```python\nfrom transformers import AutoTokenizer, LlamaConfig\n"
+        "transformers may be other tokens here:\n\n```python\nfrom transformers import AutoTokenizer, LlamaConfig\n"
         'tokenizer = AutoTokenizer.from_pretrained("DIRECTORY")\nconfig = LlamaConfig(\n'
         "    vocab_size=max(tokenizer.get_vocab().values()) + 1,\n    bos_token_id=tokenizer.bos_token_id,\n"
         "    eos_token_id=tokenizer.eos_token_id,\n    pad_token_id=tokenizer.pad_token_id,\n)\n```"

@@ -7,8 +7,8 @@ from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.conversions import gguf
 from tokenmill.tokenizer.conversions.forms import Form, id_of
 
-_LLAMA_IDS = {"bos_token": 1, "eos_token": 2}
-"""The ids in LlamaConfig of transformers, and in configurations made from it, unless a model says others."""
+_LLAMA_TOKENS = {"bos_token": (1, b"<s>"), "eos_token": (2, b"</s>")}
+"""The ids in LlamaConfig of transformers, and in configurations made from it, unless a model says others, with their tokens."""
 
 _NO_PAD = "No pad token: transformers' collators for language models stop."
 _SPECIAL_IN_TEXT = "transformers makes ids of special tokens in a text, unless a call has split_special_tokens=True."
@@ -49,8 +49,8 @@ def _default_ids(form: Form) -> Iterator[str]:
     tokens = form.tokenizer.tokens
     wrong = [
         f"{name.removesuffix('_token')} {id} is {tokens[id].decode(errors='replace')!r:.40}"
-        for name, id in _LLAMA_IDS.items()
-        if id in tokens and id != id_of(form, name)
+        for name, (id, token) in _LLAMA_TOKENS.items()
+        if id in tokens and id != id_of(form, name) and (name in form.names or tokens[id] != token)
     ]
     if wrong:
         yield f"LlamaConfig's default ids mean other tokens: {', '.join(wrong)}. Set bos_token_id and eos_token_id."
