@@ -34,6 +34,7 @@ A message says what, where (file, row), what was expected, what was found, and w
 
 import errno
 import os
+import resource
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -244,7 +245,14 @@ def unreadable(place: str, error: OSError) -> CorpusError:
 
 def _why(error: OSError) -> str:
     """The system's text for the error; our own for a file of the wrong kind or too large."""
-    return str(error.strerror) if error.errno in (errno.EINVAL, errno.EFBIG) else os.strerror(error.errno or 0)
+    why = str(error.strerror) if error.errno in (errno.EINVAL, errno.EFBIG) else os.strerror(error.errno or 0)
+    return why + _file_limit() if error.errno == errno.EFBIG else why
+
+
+def _file_limit() -> str:
+    """The limit on the size of files that this process writes, for a message; nothing without one."""
+    most, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return "" if most == resource.RLIM_INFINITY else f" (this process may write files of {most:,} bytes: ulimit -f)"
 
 
 def of_the_machine(error: OSError) -> TokenmillError:
@@ -287,7 +295,7 @@ def room(place: str) -> str:
     path = Path(os.path.abspath(place))  # noqa: PTH100 — links are not followed
     folder = next(one for one in (path, *path.parents) if one.is_dir())
     disk = os.statvfs(folder)
-    return f"{disk.f_bavail * disk.f_frsize / 1e6:,.1f} MB are free there"
+    return f"{disk.f_bavail * disk.f_frsize / 1e6:,.1f} MB are free there{_file_limit()}"
 
 
 def shown(value: object) -> str:

@@ -17,13 +17,14 @@ from contextlib import chdir, contextmanager
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from traceback import walk_tb
 from typing import Any
 
 from tokenmill.console import console, say
 from tokenmill.errors import VersionsError, room
 from tokenmill.storage.links import has_clones
 from tokenmill.storage.writable import may_write
-from tokenmill.versioning import leftovers
+from tokenmill.versioning import git, leftovers
 from tokenmill.versioning.dvc_patches import patched
 from tokenmill.versioning.dvc_settings import set_in
 from tokenmill_reader.regular_files import naming, read
@@ -105,7 +106,23 @@ def _config(root: Path) -> Any:
         with naming(root / ".dvc"):
             return Config(str(root / ".dvc"))
     except (ConfigError, Invalid) as error:
-        raise VersionsError(root / ".dvc/config", innermost(error)) from error
+        raise _settings_error(root, error) from error
+
+
+def _settings_error(root: Path, error: Exception) -> VersionsError:
+    """The error for settings that DVC refuses, with the file that has them: DVC reads those of the machine, of the account, of the
+    project and of this copy of it."""
+    from dvc.config import Config, ConfigError
+
+    for folder in (Config.get_dir("system"), Config.get_dir("global"), root / ".dvc"):
+        for name in ("config", "config.local"):
+            try:
+                Config.validate(Config.load_file(str(Path(folder, name))))
+            except ConfigError as found:
+                return VersionsError(Path(folder, name), f"DVC's settings: {innermost(found)}.", "Correct the file.")
+            except OSError:
+                continue
+    return VersionsError(root / ".dvc/config", innermost(error))
 
 
 @contextmanager
@@ -113,6 +130,7 @@ def repository(root: Path) -> Iterator[Any]:
     """Opens DVC's repository at `root`. DVC's errors become VersionsError with the innermost reason."""
     quiet_environment()
     import diskcache  # type: ignore[import-untyped]
+    from dvc.config import ConfigError
     from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.lock import LockError
     from dvc.rwlock import RWLockFileCorruptedError, RWLockFileFormatError
@@ -147,6 +165,8 @@ def repository(root: Path) -> Iterator[Any]:
             "DVC's list of running commands is truncated.",
             "Run this command again: DVC then writes the list anew.",
         ) from error
+    except ConfigError as error:
+        raise _settings_error(root, error) from error
     except (DvcException, Invalid) as error:
         raise VersionsError("DVC", innermost(error)) from error
     except UnicodeEncodeError as error:
@@ -157,6 +177,19 @@ def repository(root: Path) -> Iterator[Any]:
             "expected a name that is valid UTF-8, which DVC's database needs.",
             "Rename the file, or move it elsewhere.",
         ) from None
+    except UnicodeDecodeError:
+        for path in root.rglob(".dvcignore"):
+            try:
+                read(path).decode()
+            except ValueError as error:
+                raise VersionsError(path, f"expected UTF-8; {error}.", "Correct the file.") from None
+        raise
+    except ValueError as error:
+        *_, (innermost_frame, _line) = walk_tb(error.__traceback__)
+        if innermost_frame.f_globals["__name__"] != "dulwich.config":  # by which DVC reads the settings of git
+            raise
+        git.git(root, "config", "--list")  # whose error has the file and the line
+        raise VersionsError("git", f"its settings cannot be read: {error}.", "Run `git config --list`.") from None
     except (sqlite3.Error, diskcache.Timeout) as error:
         folder = _private_site_cache(root)
         raise VersionsError(
