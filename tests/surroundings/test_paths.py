@@ -14,6 +14,7 @@ from tests.builders.teams import identify, run
 from tests.conftest import DOCUMENTS, REPOSITORY, Project, make_project
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.versioning.dvc_settings import set_in
+from tokenmill.view.answering import Answering
 
 NAMES = {
     "umlaut": "Müller",
@@ -70,7 +71,7 @@ def test_dvc_reads_the_settings_that_are_set_for_it(tmp_path: Path, name: str) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_a_project_is_made_built_published_and_read_in_a_folder_of_any_name(
+def test_a_project_is_made_built_published_shown_and_read_in_a_folder_of_any_name(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
@@ -103,6 +104,12 @@ def test_a_project_is_made_built_published_and_read_in_a_folder_of_any_name(
     for place in (str(stored), stored.as_uri()):
         said = project.cli("download", place, f"{out} {place.count('%')}")
         assert said.returncode == 0, said.stderr
+    shown = Answering(project.root / "data/tokens")
+    try:
+        status, _info = shown.ask("info", {})
+    finally:
+        shown.close()
+    assert status == 200
     here = tokenmill.open(project.root / "data/tokens")
     there = tokenmill.open(stored.as_uri(), cache=folder / "cache")
     assert [ids.tolist() for ids in here] == [ids.tolist() for ids in there]
