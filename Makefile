@@ -23,7 +23,7 @@ COMPILE = rm -f .venv/.core .venv/.core-dev; . $(BIN)/activate && maturin develo
 CORE_DEV := --target-dir core/target/dev $(addprefix --config profile.release.package.tokenmill-core.,incremental=true codegen-units=256 opt-level=1)
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: help audit check demo fuzz snapshots test test-conform test-faults test-interop test-lowest test-newest test-slow test-storage test-surroundings test-wheel lint docs reader wheel setup core core-dev lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-first bench-hard bench-plan bench-reader bench-remap bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
+.PHONY: help audit check demo fuzz snapshots test test-conform test-faults test-interop test-lowest test-memory test-newest test-slow test-storage test-surroundings test-wheel lint docs reader wheel setup core core-dev lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-first bench-hard bench-plan bench-reader bench-remap bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
 
 help: ## what each target does
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1: \2/p' Makefile | awk -F': ' '{ printf "%-16s%s\n", $$1, substr($$0, length($$1) + 3) }'
@@ -46,6 +46,9 @@ test-slow: setup ## the tests that take longer: whole builds, killed processes, 
 
 test-surroundings: setup ## builds with proxies, variables, names and folders that libraries under us stumble over, in four minutes
 	@$(PYTEST) tests/surroundings
+
+test-memory: setup ## the memory of builds over all formats, columns, engines and limits (hours; CELLS="416 core": some)
+	@$(BIN)/python -m tests.pipeline.test_memory_sweep $(CELLS)
 
 snapshots: setup ## writes again what tokenizers and chat templates give (tests/snapshots, tests/chat): review the changes in git
 	@$(BIN)/python -m tests.snapshots.test_snapshots

@@ -67,7 +67,7 @@ def kept(unit: Unit, folder: Path) -> dict[str, list[Any]]:
     for i, piece in enumerate(unit.pieces):
         for batch in read_batches(piece.shard, unit.source.reading):
             pieces = pa.repeat(pa.scalar(i, pa.int32()), len(batch.texts))
-            found.append(columns.of(replace(batch, pieces=pieces)))
+            found += columns.of(replace(batch, pieces=pieces))
     write_kinds(columns.kinds, folder)
     types = kept_types([folder])
     values = kept_values(pa.concat_arrays(found), names_of(folder), types, sum(map(len, found)))
@@ -105,7 +105,7 @@ def test_values_are_restored_from_the_index_of_the_dataset(tmp_path: Path) -> No
     unit = unit_of(tmp_path / "in", NAMES)
     columns = KeptColumns(unit, UNBOUNDED)
     (batch,) = read_batches(unit.pieces[0].shard, unit.source.reading)
-    values = columns.of(batch)
+    [values] = columns.of(batch)
     table = pa.table(
         {"shard": ["x.jsonl"] * 3, **kept(unit, tmp_path)}, pa.schema([("shard", pa.string()), *TYPES.items()])
     )

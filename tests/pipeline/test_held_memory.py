@@ -17,7 +17,7 @@ from tests.conftest import Project
 from tokenmill.chat import isolated
 from tokenmill.corpus.drop import DropLine, DropList
 from tokenmill.corpus.limits import BATCH_BYTES, VALUE_BYTES_MAX, Limits
-from tokenmill.corpus.reader import _ID_BYTES_MAX, read_batches
+from tokenmill.corpus.reader import ID_BYTES_MAX, read_batches
 from tokenmill.corpus.shards import Shard
 from tokenmill.dataset.group_keys import GroupKeys
 from tokenmill.errors import CorpusError
@@ -85,7 +85,7 @@ def test_batches_of_short_texts_end_at_the_bytes_of_their_ids(tmp_path: Path) ->
     unit = unit_of(tmp_path, {"a.jsonl": lines(rows)})
     batches = list(read_batches(unit.pieces[0].shard, SOURCE.reading))
     assert [id for batch in batches for id in batch.ids.to_pylist()] == [row["id"] for row in rows]
-    assert [batch.ids.nbytes <= _ID_BYTES_MAX + 8 * 300 for batch in batches] == [True, True]
+    assert [batch.ids.nbytes <= ID_BYTES_MAX + 8 * 300 for batch in batches] == [True, True]
 
 
 def test_the_bytes_of_bad_documents_are_bounded(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tokenmill.corpus.bad_documents import (
 from tokenmill.corpus.drop import DroppedDocument
 from tokenmill.corpus.dropped import FindDropped, without
 from tokenmill.corpus.limits import UNBOUNDED, Limits
-from tokenmill.corpus.reader import Batch, put_together, read_batches
+from tokenmill.corpus.reader import ID_BYTES_MAX, Batch, put_together, read_batches
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.small_texts import small_text
 from tokenmill.corpus.units import Piece, Unit
@@ -43,14 +43,15 @@ class _Together:
         self._unit = unit
         self._texts: list[tuple[int, str]] = []
         self._held: list[Batch] = []
-        self._n_bytes = 0  # of both
+        self._n_bytes = self._n_id_bytes = 0  # of both; of ids, those that files have
 
     def add(self, piece: int, batch: Batch) -> Sequence[Batch]:
         """Adds a batch of the piece with this index."""
-        before = self.rest() if self._n_bytes + batch.text_bytes > _JOINED_BYTES else []
+        is_full = self._n_bytes + batch.text_bytes > _JOINED_BYTES or self._n_id_bytes + batch.id_bytes > ID_BYTES_MAX
+        before = self.rest() if is_full else []
         self._hold_texts()
         self._held.append(replace(batch, pieces=pa.repeat(pa.scalar(piece, pa.int32()), len(batch.texts))))
-        self._n_bytes += batch.text_bytes
+        self._n_bytes, self._n_id_bytes = self._n_bytes + batch.text_bytes, self._n_id_bytes + batch.id_bytes
         return before
 
     def add_text(self, piece: int, text: str) -> Sequence[Batch]:
@@ -63,7 +64,7 @@ class _Together:
     def rest(self) -> Sequence[Batch]:
         """Gives what was added since the last batch that was complete."""
         self._hold_texts()
-        held, self._held, self._n_bytes = self._held, [], 0
+        held, self._held, self._n_bytes, self._n_id_bytes = self._held, [], 0, 0
         return [put_together(held)] if held else []
 
     def _hold_texts(self) -> None:

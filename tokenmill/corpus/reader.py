@@ -24,7 +24,7 @@ from tokenmill.errors import CorpusError, DamagedError, unreadable
 __all__ = ["BadDocument", "Batch", "Shard", "ShardRange", "find_shards", "read_batches"]
 
 _BATCH_ROWS_MAX = 1 << 18  # bounds batches of empty documents, which still need offsets and ids
-_ID_BYTES_MAX = 4 * BATCH_BYTES  # the most bytes of the ids of a batch
+ID_BYTES_MAX = 4 * BATCH_BYTES  # the most bytes of the ids of a batch
 TOO_LONG = "expected at most"  # says of an id that it is too long
 _TOO_LARGE_A_WINDOW = "Frame requires too much memory"  # zstd's error
 
@@ -63,6 +63,14 @@ class Batch:
     def text_bytes(self) -> int:
         """The size of the texts in UTF-8, in bytes."""
         offsets = _offsets(self.texts)
+        return offsets[-1] - offsets[0]
+
+    @property
+    def id_bytes(self) -> int:
+        """The size of the ids in UTF-8, in bytes; 0 where rows are the ids."""
+        if self.ids is None:
+            return 0
+        offsets = _offsets(self.ids)
         return offsets[-1] - offsets[0]
 
     def slice(self, start: int, n_documents: int | None = None) -> "Batch":
@@ -290,7 +298,7 @@ def _in_batches(found: Iterable[Batch], n_bytes: int, limits: Limits, name: str)
         start = 0
         while start < len(one.texts):
             bytes_end = bisect_right(offsets, offsets[start] + limits.batch_bytes - held_bytes) - 1
-            ids_end = bisect_right(id_offsets, id_offsets[start] + _ID_BYTES_MAX - held_id_bytes) - 1
+            ids_end = bisect_right(id_offsets, id_offsets[start] + ID_BYTES_MAX - held_id_bytes) - 1
             end = min(bytes_end, ids_end, start + _BATCH_ROWS_MAX - held_rows)
             if end <= start and held:
                 yield _join(held, one.file_bytes - position_before)

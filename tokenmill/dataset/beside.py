@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.config.sources import Reading
@@ -34,31 +35,34 @@ class Beside:
         self._rows, self._values = np.empty(0, np.int64), pa.array([], pa.large_string())
         self._wanted = np.empty(0, np.int64)
 
-    def of(self, batch: Batch) -> pa.LargeStringArray:
-        """A value for each document of a batch. Batches come in the order of the documents. Raises CorpusError for a document
-        without a value, and for a missing column."""
-        found = [self._of_piece(piece, one) for piece, one in batch.by_piece()]
-        return pa.concat_arrays([pa.array([], pa.large_string()), *found])
+    def of(self, batch: Batch) -> Iterator[pa.LargeStringArray]:
+        """A value for each document of a batch, in order, as many at a time as a batch of them has: beside short texts they may be
+        long. Batches come in the order of the documents. Raises CorpusError for a document without a value, and for a missing
+        column."""
+        for piece, documents in batch.by_piece():
+            yield from self._of_piece(piece, documents)
 
-    def _of_piece(self, piece: int, batch: Batch) -> pa.LargeStringArray:
+    def _of_piece(self, piece: int, batch: Batch) -> Iterator[pa.LargeStringArray]:
         if piece != self._piece:
             self._piece, self._found = piece, self._read(piece)
             self._rows, self._values = np.empty(0, np.int64), pa.array([], pa.large_string())
         wanted = self._wanted = batch.rows().to_numpy()
-        if not len(wanted):
-            return pa.array([], pa.large_string())
-        while not len(self._rows) or self._rows[-1] < wanted[-1]:
-            more = next(self._found, None)
+        while len(wanted):
+            n_known = int(np.searchsorted(wanted, self._rows[-1], side="right")) if len(self._rows) else 0
+            more = None if n_known else next(self._found, None)
             if more is None:
-                break
-            first = int(np.searchsorted(self._rows, wanted[0]))
-            self._rows = np.concatenate([self._rows[first:], more.rows().to_numpy()])
-            self._values = pa.concat_arrays([self._values.slice(first), self._value_of(more)])
-        at = np.searchsorted(self._rows, wanted)
+                yield self._taken(wanted[: n_known or None])
+                wanted = wanted[n_known or len(wanted) :]
+            else:
+                self._rows, self._values = more.rows().to_numpy(), self._value_of(more)
+
+    def _taken(self, rows: npt.NDArray[np.int64]) -> pa.LargeStringArray:
+        """The values of these rows."""
+        at = np.searchsorted(self._rows, rows)
         is_there = at < len(self._rows)
-        is_there[is_there] = self._rows[at[is_there]] == wanted[is_there]
+        is_there[is_there] = self._rows[at[is_there]] == rows[is_there]
         if not is_there.all():
-            raise self._missing(int(wanted[np.argmin(is_there)]), self._expected)
+            raise self._missing(int(rows[np.argmin(is_there)]), self._expected)
         return self._values.take(pa.array(at))
 
     def _read(self, piece: int) -> Iterator[Batch]:

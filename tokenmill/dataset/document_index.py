@@ -26,6 +26,7 @@ from tokenmill_reader.regular_files import naming
 
 _BATCH_ROWS = 1 << 13  # of the index of a unit
 _GROUP_ROWS = 1 << 16  # of the index: `locate` reads one row group for a token
+_GROUP_BYTES = 1 << 24  # of a row group of the index before compression, beside which ids and kept values may be long
 _OF_A_UNIT = [
     pa.field("piece", pa.int32(), nullable=False),
     pa.field("row", pa.int64(), nullable=False),
@@ -114,9 +115,13 @@ def unit_index(
                 rows["n_bytes"],
                 *([rows["sha256"], *_of_conversations(batch, rows)] if has_mask else [text_digests(batch.texts)]),
                 *([] if group_keys is None else [group_keys.of(batch)]),
-                *([] if kept is None else [kept.of(batch)]),
             ]
-            write(pa.RecordBatch.from_arrays(columns, schema=shape))
+            start = 0
+            for more in [[]] if kept is None else ([values] for values in kept.of(batch)):
+                n_rows = len(more[0]) if more else rows.num_rows
+                part = [values.slice(start, n_rows) for values in columns]
+                write(pa.RecordBatch.from_arrays([*part, *more], schema=shape))
+                start += n_rows
 
         yield add
     if kept is not None:
@@ -155,12 +160,18 @@ def trained(loss_mask: pa.ListArray) -> tuple[pa.Int64Array, pa.Int64Array]:
     return pa.array(n_trained), pa.array(np.where(n_trained, ends, 0))
 
 
-def read_unit_index(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Reads the document index of a unit. `columns` that it lacks are left out."""
+def unit_columns(path: Path) -> list[str]:
+    """The columns that the document index of a unit has."""
     with naming(path), pa.memory_map(str(path)) as file:
-        names = pa.ipc.open_stream(file).schema.names
-        file.seek(0)
-        fields = None if columns is None else [i for i, name in enumerate(names) if name in columns]
+        names: list[str] = pa.ipc.open_stream(file).schema.names
+    return names
+
+
+def read_unit_index(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Reads the document index of a unit. `columns` that it lacks are left out; it has one of them."""
+    names = unit_columns(path)
+    fields = None if columns is None else [i for i, name in enumerate(names) if name in columns]
+    with naming(path), pa.memory_map(str(path)) as file:
         return pa.ipc.open_stream(file, options=pa.ipc.IpcReadOptions(included_fields=fields)).read_all()
 
 
@@ -196,11 +207,11 @@ def write_index(
     file in the dataset. `kept`: see kept_types."""
     shape = index_schema(has_names, has_group, bool(splits), has_mask, kept)
     held: list[pa.Table] = []
-    first_token = n_held = 0
+    first_token = n_held = n_bytes = 0
     with naming(path), index_writer(path, shape) as writer:
 
         def add(unit: Path, pieces: Starts, file: str) -> None:
-            nonlocal first_token, n_held
+            nonlocal first_token, n_held, n_bytes
             names = names_of(unit.parent) if kept else []
             with naming(unit), pa.ipc.open_stream(pa.memory_map(str(unit))) as batches:
                 for batch in batches:
@@ -209,12 +220,12 @@ def write_index(
                     table = _in_dataset(batch, pieces, file, first_token, splits, more, shape)
                     first_token += pc.sum(batch["n_tokens"]).as_py() or 0
                     held.append(table)
-                    n_held += len(table)
-                    if n_held >= _GROUP_ROWS:
+                    n_held, n_bytes = n_held + len(table), n_bytes + table.nbytes
+                    if n_held >= _GROUP_ROWS or n_bytes >= _GROUP_BYTES:
                         with naming(path):
                             writer.write_table(pa.concat_tables(held))
                         held.clear()
-                        n_held = 0
+                        n_held = n_bytes = 0
 
         yield add
         if held:

@@ -37,7 +37,8 @@ class GroupKeys:
     def of(self, batch: Batch) -> pa.UInt64Array:
         """The group keys as KnownGroups.of gives them, read from the shards. Raises CorpusError for a document without a group, and
         for a missing column."""
-        return pa.array(group_keys(self._beside.of(batch)), pa.uint64())
+        keys = [pa.array(group_keys(values), pa.uint64()) for values in self._beside.of(batch)]
+        return pa.concat_arrays([pa.array([], pa.uint64()), *keys])
 
 
 def _ids(batch: Batch) -> pa.LargeStringArray:

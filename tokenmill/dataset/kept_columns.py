@@ -1,6 +1,6 @@
 """The columns of `keep_columns`: read beside a unit's documents, and typed once all units are there."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,14 +43,16 @@ class KeptColumns:
         advice = f"Set {unit.source.section}.keep_columns to columns that every document has, or to []."
         self._beside = Beside(unit, reading, _values, limits, ", ".join(map(repr, names)), "", advice)
 
-    def of(self, batch: Batch) -> pa.LargeStringArray:
-        """The values of each document of a batch, in order. Raises CorpusError for a document without them."""
-        found = self._beside.of(batch)
-        for i, row in enumerate(_decoded(found)):
-            for kinds, value in zip(self.kinds.values(), row, strict=True):
-                if value is not None and (kind := _KINDS[type(value)]) not in kinds:
-                    kinds[kind] = self._unit.pieces[batch.piece(i)].shard.name
-        return found
+    def of(self, batch: Batch) -> Iterator[pa.LargeStringArray]:
+        """The values of each document of a batch, in order, some at a time. Raises CorpusError for a document without them."""
+        start = 0
+        for found in self._beside.of(batch):
+            for i, row in enumerate(_decoded(found), start):
+                for kinds, value in zip(self.kinds.values(), row, strict=True):
+                    if value is not None and (kind := _KINDS[type(value)]) not in kinds:
+                        kinds[kind] = self._unit.pieces[batch.piece(i)].shard.name
+            start += len(found)
+            yield found
 
 
 def kept_of(unit: Unit, limits: Limits) -> KeptColumns | None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenmill.corpus.dropped import Starts
-from tokenmill.dataset.document_index import read_unit_index, write_index
+from tokenmill.dataset.document_index import unit_columns, write_index
 from tokenmill.dataset.entries import TableFile
 from tokenmill.dataset.kept_columns import kept_types
 from tokenmill.dataset.token_counts import sum_counts, token_bytes, tokens_per_id, tokens_per_id_by_source
@@ -77,7 +77,7 @@ def table_entries(directory: Path) -> list[TableFile]:
 
 def has_column(parts: Sequence[TableInput], name: str) -> bool:
     """Whether the document indexes of these files have a column: `group` of groups, `n_trained` of conversations."""
-    return any(name in read_unit_index(part.folder / UNIT_INDEX_FILE, [name]).schema.names for part in parts[:1])
+    return any(name in unit_columns(part.folder / UNIT_INDEX_FILE) for part in parts[:1])
 
 
 def _write(table: pa.Table, path: Path) -> None:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tokenmill.formats.item_checks import check_ids
 from tokenmill_reader.formats.columns import id_type_of, schema_of
@@ -15,6 +16,9 @@ from tokenmill_reader.formats.items import Flat, Shape
 
 READ_ROWS_MAX = 1 << 14  # rows of a batch that a reader yields
 READ_VALUES_MAX = 1 << 20  # token ids of such a batch, unless a single item has more
+_TEXT_BYTES_MAX = (
+    1 << 23
+)  # ids and kept values that are held for a batch; rows may have as many bytes in them as in their texts
 
 
 @contextmanager
@@ -23,14 +27,15 @@ def even_batches(
 ) -> Iterator[Callable[[pa.RecordBatch], None]]:
     """Yields a function that takes batches of any size; `write` gets their rows in batches as large as the limits allow.
 
-    `column`: the list column whose values are limited, if any; a row that has more is a batch of its own. The last batch is written
-    when the block ends well.
+    `column`: the list column whose values are limited, if any; a row that has more is a batch of its own. The strings of a batch
+    have at most 8 MiB. The last batch is written when the block ends well.
     """
     held: list[pa.RecordBatch] = []
-    n_rows = n_values = 0
+    n_rows = n_values = n_bytes = 0
 
     def add(batch: pa.RecordBatch) -> None:
-        nonlocal n_rows, n_values
+        nonlocal n_rows, n_values, n_bytes
+        bytes_before = _string_offsets(batch)
         if column is None:
             offsets = np.zeros(batch.num_rows + 1, np.int64)
         else:
@@ -38,22 +43,33 @@ def even_batches(
         at = 0
         while at < batch.num_rows:
             end = cut(offsets, at, n_rows_max - n_rows, n_values_max - n_values, bool(held))
+            end = min(end, cut(bytes_before, at, n_rows_max, _TEXT_BYTES_MAX - n_bytes, bool(held)))
             if end > at:
                 held.append(batch.slice(at, end - at))
                 n_rows, n_values = n_rows + end - at, n_values + int(offsets[end] - offsets[at])
+                n_bytes += int(bytes_before[end] - bytes_before[at])
             if end < batch.num_rows:
                 flush()
             at = end
 
     def flush() -> None:
-        nonlocal n_rows, n_values
+        nonlocal n_rows, n_values, n_bytes
         write(pa.concat_batches(held))
         held.clear()
-        n_rows = n_values = 0
+        n_rows = n_values = n_bytes = 0
 
     yield add
     if held:
         flush()
+
+
+def _string_offsets(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """The bytes of all strings in front of each row, and in front of the end."""
+    offsets = np.zeros(batch.num_rows + 1, np.int64)
+    for values in batch.columns:
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            offsets[1:] += np.cumsum(pc.binary_length(values).fill_null(0).to_numpy(), dtype=np.int64)
+    return offsets
 
 
 def cut(offsets: npt.NDArray[np.int64], at: int, n_rows_max: int, n_values_max: int, may_be_none: bool = False) -> int:

@@ -32,6 +32,7 @@ ROOT_SOURCE = "(root)"  # the source of files outside of any folder
 _FILES_MAX = 32
 _GROUP_BYTES_MAX = 64 << 20
 _PIECE_BYTES_MIN = 16 << 10
+_LANGUAGES_MAX = 1 << 18  # characters of the different languages
 
 
 @dataclass(frozen=True)
@@ -81,13 +82,14 @@ def draw_documents(
 
     A keyed hash of names chooses files, so a new file changes the sample little. Leaves out bad documents, damaged files, documents
     that lack a language in `language_column`, and those in `dropped`, by shard. Raises ParamsError if no file has
-    `language_column`, and CorpusError for a file that cannot be read.
+    `language_column` or its values are no short names, and CorpusError for a file that cannot be read.
     """
     drawn = _pieces(units)
     texts: list[pa.LargeStringArray] = []
     sources: list[str] = []
     languages: list[pa.Array] = []
     refused: list[str] = []
+    named: set[str] = set()
     for name, pieces in drawn.items():
         piece_bytes = max(TEXT_BYTES_MAX // len(drawn) // len(pieces), _PIECE_BYTES_MIN)
         for piece in pieces:
@@ -109,7 +111,14 @@ def draw_documents(
             for text, language in found:
                 texts.append(text)
                 languages.append(pa.nulls(len(text), pa.string()) if language is None else language.cast(pa.string()))
+                named.update(pc.unique(languages[-1]).drop_null().to_pylist())
                 sources += [name] * len(text)
+        if (n_characters := sum(map(len, named))) > _LANGUAGES_MAX:  # the report has each several times
+            raise ParamsError(
+                "validate.language_column",
+                f"{language_column!r} has values of {n_characters:,} characters in all; expected a few short names, such as en.",
+                "Name the column or key that holds a document's language, or set it to null.",
+            )
     found_language = pa.chunked_array(languages, pa.string()).combine_chunks()
     if language_column is not None and (texts or refused) and found_language.null_count == len(found_language):
         raise ParamsError(

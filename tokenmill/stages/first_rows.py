@@ -221,7 +221,8 @@ def _check_group(shard: Shard, batch: Batch, wanted: Requirements) -> None:
 def _check_kept(shard: Shard, batch: Batch, wanted: Requirements) -> None:
     """Raises CorpusError if documents lack a column of source.keep_columns."""
     if (kept := kept_of(Unit(shard.name, "", (Piece(shard, None, ""),)), wanted.limits)) is not None:
-        kept.of(batch)
+        for _ in kept.of(batch):
+            pass
 
 
 def _check_chat(shard: Shard, batch: Batch, wanted: Requirements) -> None:
