@@ -202,6 +202,7 @@ def problem(outcome: Outcome) -> str:
 @pytest.mark.parametrize(
     ("format", "column", "engine", "kind"),
     [
+        ("a.jsonl", "one long text", "core", "chat"),
         ("a.jsonl.zst", "ids", "core", "chat"),
         ("a.json", "languages", "core", "text"),
         ("a.parquet", "groups", "tokenizers", "text"),

@@ -17,6 +17,7 @@ INLINE: dict[str, dict[str, str]] = {
     "no folder of the script": {"PYTHONSAFEPATH": "1"},
     "ASCII": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
     "POSIX": {"LC_ALL": "POSIX", "LANG": ""},
+    "another time": {"TZ": "Pacific/Chatham"},
     "numbers that are none": {
         "OMP_NUM_THREADS": "some",
         "RAYON_NUM_THREADS": "some",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, NamedTuple, get_args
 
 import msgspec
@@ -22,6 +22,7 @@ from tokenmill.chat.samples import samples_of
 from tokenmill.chat.segments import SegmentEncoder
 from tokenmill.chat.stand_ins import strings_of
 from tokenmill.chat.template import ChatTemplate
+from tokenmill.chat.token_ranges import Flags
 from tokenmill.chat.turn_tokens import is_written, turn_tokens
 from tokenmill.config.encode_params import AnswerPart
 from tokenmill.corpus.reader import Batch
@@ -144,24 +145,20 @@ class ChatEncoder:
         input_ids, loss_mask, texts = (pa.concat_arrays(some) for some in list(zip(*found, strict=True))[:3])
         return EncodedChat(input_ids, loss_mask, texts, added(one.counts for one in found))
 
-    def answer_parts(self, conversations: pa.LargeStringArray) -> list[list[AnswerPart | None]]:
-        """Gives the part of an answer that each id of `encode_batch` is, for people to see. It is None for other ids, and for all
-        ids of a conversation where the template does not tell its parts. Raises ChatError."""
-        is_pair = self._settings.turns == "pair"
-        shown = isolated.Request(self._way_shown, sides_of(conversations) if is_pair else conversations)
+    def answer_parts(self, conversation: bytes) -> Flags:
+        """Gives the part of an answer that each id of a conversation's `encode_batch` is, for people to see: 1 + its place in
+        AnswerPart. It is 0 for other ids, and for all ids where the template does not tell its parts. `conversation`: canonical
+        JSON in UTF-8. Raises ChatError."""
+        one = pa.array([conversation], pa.large_string())
+        shown = isolated.Request(self._way_shown, sides_of(one) if self._settings.turns == "pair" else one)
         with closing(shown):
-            renderings = list(chain.from_iterable(shown.parts()))
-        names = get_args(AnswerPart)
-        of_parts = [
-            self._encoder.encode([_as_marked(one._replace(parts=[]), {*names} - {name}) for one in renderings])
-            for name in names
-        ]
-        offsets = of_parts[0].offsets[:: 2 if is_pair else 1].tolist()
-        parts: list[AnswerPart | None] = [None] * len(of_parts[0].ids)
-        for name, one in zip(names, of_parts, strict=True):
-            for at in np.flatnonzero(one.flags).tolist():
-                parts[at] = parts[at] or name  # a token of two parts is of the first
-        return [parts[start:end] for start, end in pairwise(offsets)]
+            renderings = [one._replace(parts=[]) for one in chain.from_iterable(shown.parts())]
+        names: tuple[AnswerPart, ...] = get_args(AnswerPart)
+        parts: Flags = np.zeros(1, np.int8)
+        for place, name in reversed([*enumerate(names, 1)]):  # a token of two parts is of the first
+            flags = self._encoder.encode([_as_marked(one, {*names} - {name}) for one in renderings]).flags
+            parts = np.where(flags, np.int8(place), parts)
+        return parts
 
     def _encoded(self, renderings: Sequence[Rendering]) -> EncodedChat:
         encoded = self._encoder.encode([_as_marked(one, self._settings.untrained) for one in renderings])

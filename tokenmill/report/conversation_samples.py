@@ -4,10 +4,9 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import groupby
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
-import pyarrow as pa
 
 from tokenmill.checks.chat_checks import samples_in
 from tokenmill.checks.file_checks import DocumentsFile
@@ -50,42 +49,51 @@ def samples_of_files(files: Sequence[DocumentsFile], is_pair: bool) -> list[dict
 def _of_file(file: DocumentsFile, rows: Sequence[int], is_pair: bool) -> Iterator[dict[str, Any]]:
     tokenizer, chat = file.judge.tokenizer, file.judge.chat
     assert chat is not None
-    all_parts = chat.answer_parts(_conversations(file, rows))
-    for row, (id, ids, mask), parts in zip(rows, _tokens(file, rows), all_parts, strict=True):
-        shown = [part or OTHER if is_trained else None for is_trained, part in zip(mask, parts, strict=True)]
+    for row, conversation, (id, ids, mask) in zip(rows, _conversations(file, rows), _tokens(file, rows), strict=True):
+        parts = chat.answer_parts(conversation)
         yield {
             "id": id,
             "file": file.entry.name,
             "row": row,
             "tokens": len(ids),
-            "trained": sum(mask),
+            "trained": int(mask.sum()),
             "sides": [
-                {"name": name, "tokens": end - start, "runs": _runs(ids[start:end], shown[start:end], tokenizer)}
+                {
+                    "name": name,
+                    "tokens": end - start,
+                    "runs": _runs(
+                        tokenizer, *(one[start:end][:SHOWN_TOKENS_MAX].tolist() for one in (ids, mask, parts))
+                    ),
+                }
                 for name, start, end in _sides(mask, is_pair)
             ],
         }
 
 
-def _conversations(file: DocumentsFile, rows: Sequence[int]) -> pa.LargeStringArray:
-    """The canonical JSON of the conversations, or samples of them, that are these rows of a file."""
+def _conversations(file: DocumentsFile, rows: Sequence[int]) -> list[bytes]:
+    """The canonical JSON, in UTF-8, of the conversations, or samples of them, that are these rows of a file."""
     assert file.unit is not None and file.judge.chat is not None
     damaged = file.unit.without({i: "" for i, of in enumerate(file.entry.rows) if of.n_bad is None})
     rules = file.rules
     documents = GoodDocuments(damaged, rules.source, rules.limits, lambda _bytes, _tokens: None, rules.find_dropped)
-    found: list[str] = []
+    found: list[bytes] = []
     at = 0
     with closing(iter(documents)) as batches:  # type: ignore[type-var]
         for batch in samples_in(batches, [of.name for of in file.entry.rows], file.judge.chat):
             assert batch.messages is not None
-            found += (batch.messages[row - at].as_py() for row in rows if at <= row < at + len(batch.messages))
+            found += (
+                batch.messages[row - at].as_buffer().to_pybytes()
+                for row in rows
+                if at <= row < at + len(batch.messages)
+            )
             at += len(batch.messages)
             if len(found) == len(rows):
                 break
-    return pa.array(found, pa.large_string())
+    return found
 
 
-def _tokens(file: DocumentsFile, rows: Sequence[int]) -> Iterator[tuple[Any, list[int], list[int]]]:
-    """The name, ids and mask of these rows of a file."""
+def _tokens(file: DocumentsFile, rows: Sequence[int]) -> Iterator[tuple[Any, Any, Any]]:
+    """The name of each of these rows of a file, and its ids and mask as arrays."""
     first = 0
     with parquet_file(file.tokens) as opened:
         for group in range(opened.num_row_groups):
@@ -93,27 +101,31 @@ def _tokens(file: DocumentsFile, rows: Sequence[int]) -> Iterator[tuple[Any, lis
             if chosen := [row - first for row in rows if first <= row < first + n_rows]:
                 table = opened.read_row_group(group, columns=["id", "input_ids", "loss_mask"])
                 for i in chosen:
-                    yield table["id"][i].as_py(), table["input_ids"][i].as_py(), table["loss_mask"][i].as_py()
+                    yield (
+                        table["id"][i].as_py(),
+                        *(table[name][i].values.to_numpy() for name in ("input_ids", "loss_mask")),
+                    )
             first += n_rows
 
 
-def _sides(mask: Sequence[int], is_pair: bool) -> list[tuple[str | None, int, int]]:
+def _sides(mask: Any, is_pair: bool) -> list[tuple[str | None, int, int]]:
     """The name, start and end of each side. Both sides of a pair begin with the same prompt. A pair of equal answers, of which
     nothing is trained, is shown whole.
 
     >>> _sides([0, 1, 1, 0, 0, 1, 0], True)
     [('chosen', 0, 4), ('rejected', 4, 7)]
     """
-    if not is_pair or not any(mask):
+    if not is_pair or not np.any(mask):
         return [(None, 0, len(mask))]
     prompt, _, second, _ = np.flatnonzero(np.diff(mask, prepend=0, append=0)).tolist()
     return [("chosen", 0, second - prompt), ("rejected", second - prompt, len(mask))]
 
 
-def _runs(ids: Sequence[int], parts: Sequence[AnswerPart | str | None], tokenizer: Tokenizer) -> list[list[Any]]:
-    """The text of the first tokens, in runs of one part."""
-    pairs = zip(ids[:SHOWN_TOKENS_MAX], parts, strict=False)
+def _runs(tokenizer: Tokenizer, ids: list[int], mask: list[int], parts: list[int]) -> list[list[Any]]:
+    """The text of tokens, in runs of one part. `parts`: see `ChatEncoder.answer_parts`."""
+    names = (OTHER, *get_args(AnswerPart))
+    shown = [names[part] if is_trained else None for is_trained, part in zip(mask, parts, strict=True)]
     return [
         [tokenizer.decode_bytes([id for id, _ in run]).decode(errors="replace"), part]
-        for part, run in groupby(pairs, key=lambda one: one[1])
+        for part, run in groupby(zip(ids, shown, strict=True), key=lambda one: one[1])
     ]
