@@ -148,7 +148,7 @@ def _save(summaries: Sequence[StageSummary], path: Path) -> None:
 
 def _status(asked: argparse.Namespace) -> Answer:
     from tokenmill.config.load_params import load_params
-    from tokenmill.corpus.source_shards import find_documents, unread_files, words_of_unread
+    from tokenmill.corpus.source_shards import find_documents, hidden_files, unread_files, words_of_unread
     from tokenmill.pipeline.status import lines_of, status_of
 
     path = asked.params or find_params()
@@ -182,8 +182,8 @@ def _status(asked: argparse.Namespace) -> Answer:
 
         files, more = files_since_the_dataset(root, params)
         result["files"], lines = files, lines + more
-    if unread:
-        lines = [*lines, words_of_unread(unread)]
+    if words := words_of_unread(unread, hidden_files(root, params)):
+        lines = [*lines, words]
     return text(result, lines, EXIT_NO if would_run else EXIT_DONE)
 
 

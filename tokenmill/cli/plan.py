@@ -89,7 +89,7 @@ def _choose(asked: argparse.Namespace) -> Answer:
 
 def _new_plan(root: Path, params_path: Path, seed: int) -> Answer:
     from tokenmill.config.load_params import load_params
-    from tokenmill.corpus.source_shards import unread_files, words_of_unread
+    from tokenmill.corpus.source_shards import hidden_files, unread_files, words_of_unread
     from tokenmill.pipeline.last_plan import compare, keep_plan
     from tokenmill.plan.planning import make_plan
     from tokenmill.plan.sampling import SampleSize
@@ -106,8 +106,8 @@ def _new_plan(root: Path, params_path: Path, seed: int) -> Answer:
         lines += ["", *wrap(_basis(plan), _WIDTH)]
     for note in plan["notes"]:
         lines += ["", *wrap(note, _WIDTH)]
-    if unread:
-        lines += ["", *wrap(words_of_unread(unread), _WIDTH)]
+    if words := words_of_unread(unread, hidden_files(root, params)):
+        lines += ["", *wrap(words, _WIDTH)]
     for reason in plan["refused"]:
         lines += ["", *wrap(f"Do not build yet: {reason}", _WIDTH)]
     return text({**plan, "unread_files": unread}, lines, EXIT_NO if plan["refused"] else EXIT_DONE)

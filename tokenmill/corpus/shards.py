@@ -19,6 +19,7 @@ from tokenmill.storage.urls import StoredObject
 from tokenmill_reader.urls import is_url, local_path, place
 
 _LEFT_OUT = (".partial", ".tmp", ".dvc")  # unfinished files, and DVC's files beside data
+_OF_THE_SYSTEM = (".DS_Store", "._", ".git")  # begins of hidden names that macOS and git make
 _N_ERRORS_SHOWN = 20
 _RAW_PREFIX = "data/raw/"  # omitted from the names of the dataset's files
 
@@ -110,6 +111,17 @@ def matching_names(root: Path, glob: str | Sequence[str], asked: str) -> list[st
     StorageError."""
     local, stored = _named(root, glob, asked)
     return sorted({*local, *stored})
+
+
+def hidden_names(root: Path, folder: str) -> list[str]:
+    """The names of the hidden files and folders below a folder that are not inside others, sorted; those of folders end with a
+    slash. What each system makes is left out. Raises OSError."""
+    found = _paths(os.path.abspath(root), "", (*PurePath(folder).parts, "**", ".*"))  # noqa: PTH100 — as in _named
+    return sorted(
+        os.path.join(above, f"{last}/" if is_folder else last)  # noqa: PTH118
+        for above, last, is_folder in found
+        if not last.startswith(_OF_THE_SYSTEM)
+    )
 
 
 def look_for(

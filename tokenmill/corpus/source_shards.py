@@ -5,7 +5,7 @@ from collections.abc import Sequence, Set
 from pathlib import Path
 
 from tokenmill.config.params import Params
-from tokenmill.corpus.shards import Shard, look_for, matching_names, whole
+from tokenmill.corpus.shards import Shard, hidden_names, look_for, matching_names, whole
 from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.layout import RAW_DIRECTORY
 from tokenmill_reader.urls import is_url
@@ -58,11 +58,29 @@ def unread_files(root: Path, params: Params) -> list[str]:
     return sorted(unread - {os.path.relpath(root / (params.source.drop or ""), root)})
 
 
-def words_of_unread(names: Sequence[str]) -> str:
-    """A sentence that names files below data/raw that no source reads."""
-    more = f" and {len(names) - _N_NAMES_SHOWN:,} more" if len(names) > _N_NAMES_SHOWN else ""
-    are = "files in data/raw are" if len(names) > 1 else "file in data/raw is"
-    return f"{len(names):,} {are} read by no source: {', '.join(names[:_N_NAMES_SHOWN])}{more}."
+def hidden_files(root: Path, params: Params) -> list[str]:
+    """The hidden files and folders below data/raw of which no source reads anything, sorted, without those that each system
+    makes. Empty if the globs are wrong or a folder cannot be listed, which `find_documents` reports."""
+    try:
+        hidden = hidden_names(root, RAW_DIRECTORY) if (root / RAW_DIRECTORY).is_dir() else []
+        globs = [glob for source in params.document_sources() for glob in source.globs if not is_url(glob)]
+        read = matching_names(root, globs, "source.glob") if hidden and any("/." in glob for glob in globs) else []
+    except (CorpusError, OSError):
+        return []
+    return [name for name in hidden if not (name.endswith("/") and any(one.startswith(name) for one in read))]
+
+
+def words_of_unread(names: Sequence[str], hidden: Sequence[str] = ()) -> str:
+    """Sentences about files below data/raw that no source reads, and about hidden files and folders there; empty for none."""
+    sentences = []
+    if names:
+        more = f" and {len(names) - _N_NAMES_SHOWN:,} more" if len(names) > _N_NAMES_SHOWN else ""
+        are = "files in data/raw are" if len(names) > 1 else "file in data/raw is"
+        sentences.append(f"{len(names):,} {are} read by no source: {', '.join(names[:_N_NAMES_SHOWN])}{more}.")
+    if hidden:
+        are = "hidden files or folders in data/raw are" if len(hidden) > 1 else "hidden file or folder in data/raw is"
+        sentences.append(f"{len(hidden):,} {are} not read, such as {hidden[0]}: rename it if it is a document.")
+    return " ".join(sentences)
 
 
 def reads_objects(params: Params) -> bool:

@@ -6,7 +6,7 @@ from tokenmill import _core
 from tokenmill.config.load_params import load_params
 from tokenmill.config.training_params import unused_counts
 from tokenmill.console import say
-from tokenmill.corpus.source_shards import unread_files, words_of_unread
+from tokenmill.corpus.source_shards import hidden_files, unread_files, words_of_unread
 from tokenmill.errors import ParamsError, TokenmillError, did_you_mean
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE
 from tokenmill.pipeline.alone import under_dvc
@@ -48,8 +48,8 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool) -> Bui
     except ParamsError as error:
         raise ParamsError(*error.inside(path), code=error.code) from None
     list_inputs(build.root)
-    if unread := unread_files(build.root, build.params):
-        say(words_of_unread(unread))
+    if unread := words_of_unread(unread_files(build.root, build.params), hidden_files(build.root, build.params)):
+        say(unread)
     if build.params.tokenizer is None:
         for words in unused_counts(build.params.count, build.params.train_vocab):
             say(words)

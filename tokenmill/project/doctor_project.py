@@ -16,7 +16,7 @@ from tokenmill.config.load_params import load_params
 from tokenmill.config.lockfile import read_lock
 from tokenmill.config.params import Params
 from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.source_shards import find_documents, unread_files, words_of_unread
+from tokenmill.corpus.source_shards import find_documents, hidden_files, unread_files, words_of_unread
 from tokenmill.errors import TokenmillError
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE, STAGES
 from tokenmill.pipeline.dvc_sight import refuse_unseen_parameters
@@ -48,9 +48,9 @@ def _parameters(root: Path) -> list[Diagnosis]:
         corpus(root, params),
         *mistakes(root, params),
     ]
-    if unread := unread_files(root, params):
+    if unread := words_of_unread(unread_files(root, params), hidden_files(root, params)):
         mend = "Add a source or a glob for them if they are documents."
-        findings.append(Diagnosis("other files", "warning", words_of_unread(unread).removesuffix("."), mend))
+        findings.append(Diagnosis("other files", "warning", unread.removesuffix("."), mend))
     return findings
 
 
