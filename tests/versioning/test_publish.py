@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -282,6 +283,18 @@ def test_a_directory_that_a_killed_push_left_empty_in_the_remote_is_pushed_again
     stored.write_bytes(b"")
     publish(team.project, "dataset@v1.0.0")
     assert stored.read_bytes() == whole
+
+
+def test_what_was_pushed_is_told_by_kind(team: Team) -> None:
+    root = team.project.root
+    words = re.search(r"publish: (\d+) files pushed: (.*)", publish(team.project, "tokenizer@v1.0.0"))
+    assert words is not None
+    kinds = {kind: int(n_files) for kind, n_files in (one.split() for one in words[2].split(", "))}
+    assert list(kinds) == ["counts", "dataset", "documents", "report", "tokenizer"]
+    assert (kinds["documents"], kinds["tokenizer"]) == (2, sum(1 for _ in (root / "data/tokenizer").iterdir()))
+    objects = [path.relative_to(team.store).as_posix() for path in team.store.rglob("*") if path.is_file()]
+    assert int(words[1]) == sum(kinds.values()) == sum(not name.endswith(".dir") for name in objects)
+    assert "publish: the DVC remote already has every file\n" in publish(team.project, "dataset@v1.0.0")
 
 
 @pytest.mark.parametrize("damage", ["cut", "lost"])

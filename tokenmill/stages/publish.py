@@ -47,9 +47,11 @@ def _refuse_other_ids(root: Path, names: list[str]) -> None:
 
 
 def push_data(publication: Publication, remote: str | None) -> None:
-    """Pushes the data to the DVC remote, and prints how many files were new there."""
-    n_pushed = push(publication, remote)
-    say(f"publish: {n_pushed} files pushed" if n_pushed else "publish: the DVC remote already has every file")
+    """Pushes the data to the DVC remote, and prints how many files of each kind were new there."""
+    pushed = push(publication, remote)
+    kinds = ", ".join(f"{kind} {n_files:,}" for kind, n_files in pushed.items())
+    words = f"{sum(pushed.values()):,} files pushed: {kinds}" if pushed else "the DVC remote already has every file"
+    say(f"publish: {words}")
 
 
 def set_tags(publication: Publication, key: Path | None) -> list[str]:

@@ -1,12 +1,13 @@
 """Publishes a version of a build: checks the build, pushes its data to the DVC remote, and sets the GTO tags."""
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tokenmill.artifacts.golden import check_golden
 from tokenmill.errors import ParamsError, VersionsError, did_you_mean
-from tokenmill.layout import REPORT_FILE, STAGES, TOKENIZER_DIRECTORY
+from tokenmill.layout import RAW_DIRECTORY, REPORT_FILE, STAGES, TOKENIZER_DIRECTORY
 from tokenmill.storage.atomic import md5_file, sha256_directory
 from tokenmill.storage.json_files import read_json
 from tokenmill.storage.urls import refuse_password
@@ -25,6 +26,15 @@ from tokenmill.versioning.registry import (
 )
 from tokenmill.versioning.remotes import remote_errors
 from tokenmill.versioning.signing import sign_directory
+
+_KINDS = {
+    RAW_DIRECTORY: "documents",
+    "count": "counts",
+    "train-vocab": "tokenizer",
+    "encode": "dataset",
+    "validate": "report",
+}
+"""What is in data/raw, and what each stage makes, in a word."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +115,8 @@ def _refuse_unrecorded_documents(root: Path) -> None:
                 )
 
 
-def push(publication: Publication, dvc_remote: str | None) -> int:
-    """Pushes all outputs of the build to the DVC remote. Gives the number of files that were new there.
+def push(publication: Publication, dvc_remote: str | None) -> dict[str, int]:
+    """Pushes all outputs of the build to the DVC remote. Gives the number of files of each kind that were new there.
 
     The files of the artifact are hashed before the push, because DVC trusts the names in its cache even if bytes have changed.
     After the push, files that the remote lacks are pushed again. Raises VersionsError, and ParamsError for a remote's URL with a
@@ -121,13 +131,15 @@ def push(publication: Publication, dvc_remote: str | None) -> int:
         try:
             store = repo.cloud.get_remote_odb(dvc_remote, "push")
             _remove_empty_objects(repo, store)
-            n_pushed: int = repo.push(remote=dvc_remote)
+            kinds = _kinds(repo)
+            unknown = kinds.keys() - set(store.oids_exist(list(kinds)))
+            repo.push(remote=dvc_remote)
             missing = sorted(objects - set(store.oids_exist(list(objects))))
             if missing:  # DVC checks only the directory's own object, and assumes that its files exist
                 cache = repo.cache.local
                 store.add([cache.oid_to_path(name) for name in missing], cache.fs, missing)
-                n_pushed += len(missing)
                 missing = sorted(objects - set(store.oids_exist(list(objects))))
+            pushed = Counter(kinds[name] for name in store.oids_exist(list(unknown)))
         except ObjectFormatError as error:
             name = str(error).split()[1]
             raise VersionsError(
@@ -148,7 +160,20 @@ def push(publication: Publication, dvc_remote: str | None) -> int:
                 f"{missing[0]}. No version was registered.",
                 "Publish again.",
             )
-    return n_pushed
+    return dict(sorted(pushed.items()))
+
+
+def _kinds(repo: Any) -> dict[str, str]:
+    """The kind of each file that DVC keeps, by its name in DVC's cache: a word for what a build makes, else the path or step. Lists
+    of the files of a folder are left out."""
+    kinds: dict[str, str] = {}
+    for out in repo.index.outs:
+        tree = out.get_obj() if out.use_cache else None
+        if tree is not None:
+            origin = str(out) if out.stage.is_data_source else out.stage.name
+            names = [info.value for _key, _meta, info in tree] if out.hash_info.isdir else [out.hash_info.value]
+            kinds |= dict.fromkeys(names, _KINDS.get(origin, origin))
+    return kinds
 
 
 def _remove_empty_objects(repo: Any, store: Any) -> None:
