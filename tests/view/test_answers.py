@@ -18,6 +18,7 @@ from tokenmill.errors import ParamsError, TokenizerError, ValidationError
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.view import dataset_view
 from tokenmill.view.dataset_view import Asked, DatasetView
+from tokenmill.view.vocabulary import Vocabulary
 
 TEXTS = [text for texts in DOCUMENTS.values() for text in texts]
 
@@ -235,3 +236,21 @@ def test_numbers_outside_are_refused(texts: Path) -> None:
     ):
         with pytest.raises(ParamsError, match="expected a number from 0 on"):
             ask(view, name, **values)
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        (b"\n    ", "\\n\n    "),
+        (b":\n\n\t", ":\\n\n\\n\n\\t"),
+        (b"\r\n", "\\r\\n\n"),
+        (b"\\n", "\\n"),  # a backslash and an n
+        (b"\xe6\n\xb1", "\\xe6\\n\n\\xb1"),
+        (b"", ""),
+    ],
+)
+def test_a_token_breaks_behind_its_newlines(raw: bytes, shown: str) -> None:
+    vocabulary = Vocabulary(None)
+    vocabulary.bytes = {5: raw}
+    assert vocabulary.tokens([5])["tokens"] == {5: [shown, raw.hex(), False]}
+    assert vocabulary.shown(5) == shown.replace("\n", "")

@@ -60,14 +60,14 @@ function showTokens(box, found, chosen = -1) {
   box.replaceChildren(...found.ids.map((id, k) => {
     const [text, bytes, isSpecial] = found.tokens[id];
     const hex = bytes?.match(/../g) ?? [];
-    const element = made("b", hex.includes("0a") ? `${text}\n` : text, isSpecial ? "special" : `t${(first + k) % 5}`);
+    const element = made("b", text, isSpecial ? "special" : `t${(first + k) % 5}`);
     const isLearned = found.learned?.[k] ?? 1;
     element.classList.toggle("start", starts.has(k));
     element.classList.toggle("unlearned", !isLearned);
     element.classList.toggle("found", k === chosen);
     element.tabIndex = k === Math.max(chosen, 0) ? 0 : -1;
     element.details = [
-      text, `id ${id}`, bytes === null ? "bytes not known" : `bytes ${hex.join(" ") || "none"}`, `position ${words(first + k)}`,
+      text.replaceAll("\n", ""), `id ${id}`, bytes === null ? "bytes not known" : `bytes ${hex.join(" ") || "none"}`, `position ${words(first + k)}`,
       found.first_token !== undefined && found.first_token !== null && `${words(found.first_token + first + k)} in the dataset`,
       isSpecial && "special", starts.has(k) && "a document begins or goes on here", !isLearned && "not counted by the loss",
     ].filter((part) => part !== false).join(" · ");
@@ -165,7 +165,7 @@ async function showVocabulary() {
   await fill("rows", 0, (start) => ask("vocabulary", { start, q, order }), (found) => found.ids.map((id, k) => {
     const [text, bytes, isSpecial] = found.tokens[id];
     const element = made("tr"), token = made("td"), find = made("td"), link = made("a", "Find");
-    token.append(made("code", text), isSpecial ? " special" : "");
+    token.append(made("code", text.replaceAll("\n", "")), isSpecial ? " special" : "");
     link.href = `#${new URLSearchParams({ page: "items", by: "token id", q: id })}`;
     link.ariaLabel = `Find token ${id}`;
     find.append(link);

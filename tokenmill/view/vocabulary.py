@@ -35,18 +35,18 @@ class Vocabulary:
             self.bytes = self.bytes or dict(zip(ids, raws, strict=True))
 
     def tokens(self, ids: list[int]) -> dict[str, Any]:
-        """`ids`, and in `tokens`, once for each of them: what is shown, its bytes in hex (null if they are not known), and
-        whether it is special."""
+        """`ids`, and in `tokens`, once for each of them: what is shown, with a line break behind each newline, its bytes in hex
+        (null if they are not known), and whether it is special."""
         found = {}
         for id in dict.fromkeys(ids):
             raw = self.bytes.get(id)
-            found[id] = [self.shown(id), None if raw is None else raw.hex(), id in self._special]
+            found[id] = [self.shown(id, r"\n" + "\n"), None if raw is None else raw.hex(), id in self._special]
         return {"ids": ids, "tokens": found}
 
-    def shown(self, id: int) -> str:
+    def shown(self, id: int, newline: str = r"\n") -> str:
         """The text of a token, with escapes for what cannot be shown; its id if its bytes are not known."""
         raw = self.bytes.get(id)
-        return str(id) if raw is None else bytes_as_shown(raw)
+        return str(id) if raw is None else newline.join(map(bytes_as_shown, raw.split(b"\n")))
 
     def text(self, ids: Ids) -> str | None:
         """The text of ids with its lines, and escapes for what cannot be shown; None without a tokenizer."""
