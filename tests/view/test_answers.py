@@ -254,3 +254,17 @@ def test_a_token_breaks_behind_its_newlines(raw: bytes, shown: str) -> None:
     vocabulary.bytes = {5: raw}
     assert vocabulary.tokens([5])["tokens"] == {5: [shown, raw.hex(), False]}
     assert vocabulary.shown(5) == shown.replace("\n", "")
+
+
+def test_a_preview_that_is_cut_says_so(texts: Path) -> None:
+    view, documents = DatasetView(texts), documents_of(texts)
+    for row, document in zip(all_rows(view, "items"), documents, strict=True):
+        assert row["around"][0].endswith("…") == (len(document["input_ids"]) > 24)
+    end_id = documents[0]["input_ids"][-1]
+    for row in all_rows(view, "search", by="token id", q=end_id):
+        before, _, behind = row["around"]
+        at, n = row["position"], len(documents[row["i"]]["input_ids"])
+        assert (before.startswith("…"), behind.endswith("…")) == (at > 12, n > at + 13)
+    for row in all_rows(view, "search", by="text", q="long"):
+        assert (row["around"][0], row["around"][2][-1]) == (" ", "…")
+    assert all("…" not in "".join(row["around"]) for row in all_rows(view, "search", by="text", q="cat sat"))

@@ -135,7 +135,9 @@ class DatasetView:
                 known.append(f"messages 1 to {facts['n_messages']}")
             words = [f"{i:,}", f"{len(ids):,} token{'s' * (len(ids) != 1)}", *known]
             head = as_shown(" · ".join(str(word) for word in words if word not in (None, "")))
-            rows.append({"i": i, "head": head, "around": [self._vocabulary.text(ids[:_N_BEGINNING]) or ""]})
+            beginning = self._vocabulary.text(ids[:_N_BEGINNING])
+            is_cut = beginning is not None and len(ids) > _N_BEGINNING
+            rows.append({"i": i, "head": head, "around": [(beginning or "") + "…" * is_cut]})
         return {"rows": rows, "next": numbers.stop if numbers.stop < shown.n_items else None}
 
     def item(self, asked: Asked) -> dict[str, Any]:

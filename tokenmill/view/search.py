@@ -47,7 +47,8 @@ def _with_text(vocabulary: Vocabulary, lists: list[Ids], first: int, wanted: byt
         # Where the tokens do not add up to the text, their places in it are not known.
         position = int(token_ends.searchsorted(place, side="right")) if token_ends[-1] == len(text) else 0
         around = text[max(0, place - _BYTES_AROUND) : place], wanted, text[end : end + _BYTES_AROUND]
-        yield _hit(first + k, position, "", [bytes_as_shown(raw) for raw in around])
+        is_cut = place > _BYTES_AROUND, len(text) > end + _BYTES_AROUND
+        yield _hit(first + k, position, "", [bytes_as_shown(raw) for raw in around], is_cut)
 
 
 def _with_token(vocabulary: Vocabulary, lists: list[Ids], first: int, wanted: list[int]) -> Hits:
@@ -57,8 +58,12 @@ def _with_token(vocabulary: Vocabulary, lists: list[Ids], first: int, wanted: li
             at = int(places[0])
             around = ids[max(0, at - _N_AROUND) : at], ids[at : at + 1], ids[at + 1 : at + 1 + _N_AROUND]
             texts = ["".join(map(vocabulary.shown, part.tolist())) for part in around]
-            yield _hit(first + k, at, f" and {len(places) - 1:,} more" if len(places) > 1 else "", texts)
+            is_cut = at > _N_AROUND, len(ids) > at + 1 + _N_AROUND
+            yield _hit(first + k, at, f" and {len(places) - 1:,} more" if len(places) > 1 else "", texts, is_cut)
 
 
-def _hit(i: int, position: int, more: str, around: list[str]) -> dict[str, Any]:
-    return {"i": i, "head": f"{i:,} · token {position:,}{more}", "position": position, "around": around}
+def _hit(i: int, position: int, more: str, around: list[str], is_cut: tuple[bool, bool]) -> dict[str, Any]:
+    """`is_cut`: whether the item has more before and behind the texts `around`."""
+    before, match, behind = around
+    texts = ["…" * is_cut[0] + before, match, behind + "…" * is_cut[1]]
+    return {"i": i, "head": f"{i:,} · token {position:,}{more}", "position": position, "around": texts}
