@@ -1,5 +1,6 @@
 """Serves the page on this machine, to whoever has the address with its secret."""
 
+import errno
 import hmac
 import json
 import secrets
@@ -13,6 +14,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
+
+import psutil
 
 from tokenmill.errors import ParamsError
 from tokenmill.view.answering import Answering
@@ -58,8 +61,16 @@ class ViewServer(ThreadingHTTPServer):
         try:
             super().__init__((_HOST, port), _Handler)
         except (OSError, OverflowError) as error:
+            if isinstance(error, OSError):
+                why = (
+                    f"is in use{_holder(port)}"
+                    if error.errno == errno.EADDRINUSE
+                    else f"cannot be used: {error.strerror}"
+                )
+            else:
+                why = "is no port; allowed: 0 to 65535"
             raise ParamsError(
-                f"--port {port}", f"cannot be used: {error}.", "Name another port, or leave --port out."
+                f"--port {port}", f"{why}.", "Name another port, or leave --port out, which takes a free one."
             ) from None
         self._secret = secrets.token_urlsafe(24)
         self.url: str = f"http://{_HOST}:{self.server_port}/{self._secret}/"
@@ -138,6 +149,15 @@ class ViewServer(ThreadingHTTPServer):
         """Says nothing of a browser that goes away."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
+
+
+def _holder(port: int) -> str:
+    """Names the process that listens at a port, as far as this user may see it."""
+    with suppress(psutil.Error, OSError):
+        for connection in psutil.net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,) and connection.pid:
+                return f" by process {connection.pid} ({psutil.Process(connection.pid).name()})"
+    return ""
 
 
 def _json(status: int, answer: Any) -> Reply:
