@@ -191,6 +191,24 @@ def test_what_is_compressed_is_named_as_well(tmp_path: Path, content: str, suffi
     assert "what is compressed in it" in str(refusal(lambda: texts(path), word))
 
 
+BINARY = {
+    "program": b"\x7fELF\x02\x01\x01" + bytes(9) + GARBAGE,
+    "film": b"\0\0\0\x20ftypisom" + GARBAGE,
+    "ids of tokens": struct.pack("<300H", *range(40_000, 40_300)),
+    "lines of noise": b"\n".join([GARBAGE] * 9),
+}
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.json", *(f"a.jsonl{one}" for one in COMPRESSIONS)])
+@pytest.mark.parametrize("content", sorted(BINARY))
+def test_a_binary_file_of_no_known_kind_is_refused_as_a_whole(tmp_path: Path, content: str, name: str) -> None:
+    pack = COMPRESSIONS.get(Path(name).suffix, bytes)
+    (tmp_path / name).write_bytes(pack(BINARY[content]))
+    shards = find_shards(tmp_path, name)
+    assert len(cut(shards, Digests(tmp_path, trust=False), 0, 1, 1).units) == 1
+    assert isinstance(refusal(lambda: texts(tmp_path / name), "binary"), DamagedError)
+
+
 WHOLE: dict[str, bytes] = {
     "a.jsonl": LINES,
     "a.json": json.dumps([{"text": TEXT}]).encode(),
@@ -236,11 +254,11 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], dict[str, list[str] | str]]] 
     ),
     "garbage behind": (
         lambda whole: whole + GARBAGE,
-        {"a.jsonl": "expected UTF-8", "a.json": "behind the array", "a.txt": "expected UTF-8", "*": "damaged"},
+        {"a.jsonl": "expected UTF-8", "a.json": "behind the array", "a.txt": "binary", "*": "damaged"},
     ),
     "garbage in front": (
         lambda whole: GARBAGE + whole,
-        {"a.jsonl": "expected UTF-8", "a.json": "expected UTF-8", "a.txt": "expected UTF-8", "*": "damaged"},
+        {"a.jsonl": "binary", "a.json": "binary", "a.txt": "binary", "*": "damaged"},
     ),
     "zeros in front": (
         lambda whole: bytes(512) + whole,

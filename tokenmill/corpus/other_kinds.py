@@ -8,7 +8,7 @@ from tokenmill.corpus.kinds import FileKind
 from tokenmill.corpus.shard_files import open_shard
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import DamagedError, PointerError
-from tokenmill.storage.contents import HEAD_BYTES, Content, content_of
+from tokenmill.storage.contents import HEAD_BYTES, Content, content_of, is_binary
 
 _COMPRESSED = {"gzip": ".gz", "zstd": ".zst", "bz2": ".bz2", "xz": ".xz"}
 _TABLES = {"parquet": ".parquet", "arrow": ".arrow"}
@@ -18,10 +18,12 @@ _JSON = {b"{": ".jsonl", b"[": ".json"}
 def refuse_other_bytes(shard: Shard, head: bytes) -> None:
     """Raises DamagedError, or PointerError, if a file with these first bytes plainly is of another kind than its name says. `head`:
     HEAD_BYTES of the file, or all that it has."""
+    kind = shard.kind
     if (content := content_of(head)) is None:
+        if not kind.compression:
+            _refuse_binary(shard, head, "is")
         return
     refuse_pointer(shard, head)
-    kind = shard.kind
     if content.name == kind.format and not kind.compression:
         return
     if kind.compression:
@@ -42,11 +44,20 @@ def refuse_pointer(shard: Shard, head: bytes) -> None:
 def refuse_other_text(shard: Shard, head: bytes) -> None:
     """Raises DamagedError if the first decompressed bytes of a compressed file plainly are of another kind than its name says."""
     content = content_of(head)
-    if content is not None and not content.is_pointer and not _may_be(content, shard.kind):
+    if content is None:
+        _refuse_binary(shard, head, "what is compressed in it is")
+    elif not content.is_pointer and not _may_be(content, shard.kind):
         fix = content.fix or "Copy or make it again."
         raise DamagedError(
             shard.name, f"what is compressed in it is {content.what}; expected {_expected(shard.kind)}.", fix
         )
+
+
+def _refuse_binary(shard: Shard, head: bytes, words: str) -> None:
+    """Raises DamagedError for a file of a text format with these first bytes that plainly are no text."""
+    if shard.kind.format not in _TABLES and is_binary(head):
+        what = f"{words} binary, as programs, sounds and pictures are; expected {_expected(shard.kind)}."
+        raise DamagedError(shard.name, what, "Move it elsewhere, or copy or make it again.")
 
 
 def refuse_other_file(shard: Shard) -> None:
@@ -66,7 +77,7 @@ def head_of(file: IO[bytes]) -> bytes:
 def may_be_text(head: bytes) -> bool:
     """Whether a file with these first bytes may be text. Bytes that tell nothing may become an error of UTF-8 later."""
     content = content_of(head)
-    return content is None or content.is_text
+    return not is_binary(head) if content is None else content.is_text
 
 
 def _may_be(content: Content, kind: FileKind) -> bool:

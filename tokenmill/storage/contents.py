@@ -118,6 +118,19 @@ def content_of(head: bytes) -> Content | None:
     return _utf_16(head)
 
 
+def is_binary(head: bytes) -> bool:
+    """Whether a file with these first bytes plainly is no text of any encoding. One that begins as JSON may just have bad lines.
+
+    >>> is_binary(b"MZ\\x90\\x00\\x03\\x00"), is_binary(b"caf\\xe9 cr\\xe8me"), is_binary(b"a\\x00b")
+    (True, False, False)
+    """
+    try:
+        codecs.utf_8_decode(head)  # leaves out a character that is cut off
+    except UnicodeDecodeError:
+        return len(head.translate(None, _CONTROL)) < len(head) and not head.lstrip().startswith((b"{", b"["))
+    return False
+
+
 def _is_text(head: bytes) -> bool:
     """Whether the bytes are UTF-8, whose last character may be cut off, without control characters that no text has."""
     if len(head.translate(None, _CONTROL)) < len(head):  # three times as fast as a regex
