@@ -74,7 +74,6 @@ function showTokens(box, found, chosen = -1) {
     return element;
   }));
   if (!found.ids.length) box.textContent = "no tokens";
-  if (chosen >= 0) box.children[chosen]?.focus();
 }
 
 for (const kind of ["mouseover", "focusin", "click"]) {
@@ -95,9 +94,13 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     $("q").focus();
   }
-  const step = { j: 1, k: -1 }[event.key];
-  const i = state.i === undefined ? number("start") : number("i") + step;
-  if (step && i >= 0 && i < info.sets[number("set")].n_items) go({ i, at: undefined, token: undefined });
+  const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
+  if (!step) return;
+  event.preventDefault();
+  const rows = [...$("list").querySelectorAll("button")], at = rows.findIndex((one) => one.ariaCurrent);
+  const i = number("i") + step;
+  if (at >= 0) (rows[at + step] ?? (step > 0 && !$("list-more").hidden ? $("list-more") : rows[at])).click();
+  else if (i >= 0 && i < info.sets[number("set")].n_items) go({ ...NO_ITEM, i });
 });
 
 // Items.
@@ -115,9 +118,16 @@ async function showItems() {
     $("list-more").hidden = true;
     await fill("list", start, (from) => ask(q ? "search" : "items", { ...wanted, start: from }), (found) => found.rows.map(row));
   }
-  for (const one of $("list").querySelectorAll("button")) one.ariaCurrent = one.i === state.i ? "true" : null;
+  const isChosen = state.i !== undefined; // otherwise the first item of the list is shown
+  if (!isChosen) state = { ...state, ...$("list").querySelector("button")?.place };
+  for (const one of $("list").querySelectorAll("button")) one.ariaCurrent = one.place.i === state.i ? "true" : null;
+  $("list").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
   $("item").hidden = state.i === undefined;
-  if (state.i !== undefined) await showItem(info.sets[number("set")].kind.slice(0, -1));
+  if (state.i === undefined) return;
+  await showItem(info.sets[number("set")].kind.slice(0, -1));
+  if (!isChosen) return;
+  if ($("item").getBoundingClientRect().top > innerHeight / 2) $("item").scrollIntoView();
+  $("tokens").querySelector(".found")?.focus();
 }
 
 function row(one) {
@@ -125,10 +135,10 @@ function row(one) {
   const [before, match, after] = one.around;
   text.append(before, ...(match === undefined ? [] : [made("mark", match), after]));
   button.type = "button";
-  button.i = String(one.i);
   button.append(made("small", one.head), text);
   const at = one.position - (one.position % TOKENS_N);
-  button.onclick = () => go({ i: one.i, at: at || undefined, token: one.position });
+  button.place = { i: String(one.i), at: at || undefined, token: one.position };
+  button.onclick = () => go(button.place);
   element.append(button);
   return element;
 }
@@ -144,7 +154,6 @@ async function showItem(kind) {
     : `tokens ${words(found.at)} to ${words(end - 1)} of ${words(found.n_tokens)}, from 0`;
   $("as-text").hidden = found.text === null;
   $("text").textContent = found.text ?? "";
-  if ($("item").getBoundingClientRect().top > innerHeight / 2) $("item").scrollIntoView();
   showTokens($("tokens"), found, state.token === undefined ? -1 : number("token") - found.at);
 }
 
@@ -195,6 +204,7 @@ $("typed").oninput = $("special").onchange = () => shown(showEncoded);
 
 document.addEventListener("submit", (event) => {
   event.preventDefault();
+  document.activeElement.blur(); // so that keys go through what was found
   if (state.page === "items") go({ ...NO_ITEM, by: $("by").value, q: $("q").value || undefined });
   else go({ q: $("token").value || undefined });
 });
