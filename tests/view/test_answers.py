@@ -93,7 +93,9 @@ def test_sequences_have_boundaries_and_masks(sequences: Path) -> None:
     for i in range(len(dataset)):
         found = ask(view, "item", set=1, i=i)
         assert found["ids"] == dataset[i].tolist()
-        assert found["starts"] == dataset.starts(i).tolist()
+        assert (found["starts"], found["n_before"]) == (dataset.starts(i).tolist(), 0)
+        second = ask(view, "item", set=1, i=i, at=found["starts"][-1])
+        assert (second["starts"], second["n_before"]) == ([0], len(found["starts"]) - 1)
         assert found["learned"] == (dataset.labels(i) != -100).tolist()
     conversation = ask(view, "item", i=3)
     assert conversation["learned"] == documents_of(sequences)[3]["loss_mask"]

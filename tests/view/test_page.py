@@ -68,6 +68,8 @@ def test_boundaries_and_masks_are_marked(sequences: Path, serve: Serve, page: Br
     assert 1 < page.value("document.querySelectorAll('#tokens .start').length") < 20
     assert 0 < page.value("document.querySelectorAll('#tokens .unlearned').length") < n_tokens
     assert page.value("document.querySelector('#tokens .special').textContent") == "<|im_start|>"
+    page.value("document.querySelectorAll('#tokens .start')[1].click()")
+    assert " · document 1 of sequence 1 begins " in page.value("document.getElementById('details').textContent")
 
 
 def test_the_keyboard_goes_everywhere(texts: Path, serve: Serve, page: Browser) -> None:

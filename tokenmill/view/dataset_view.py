@@ -141,8 +141,8 @@ class DatasetView:
         return {"rows": rows, "next": numbers.stop if numbers.stop < shown.n_items else None}
 
     def item(self, asked: Asked) -> dict[str, Any]:
-        """One item: facts, and up to 2,000 of its tokens from the position `at` on. `starts`: the positions where documents begin.
-        `learned`: 1 for each token that the loss counts; null if it counts all."""
+        """One item: facts, and up to 2,000 of its tokens from the position `at` on. `starts`: the positions where documents begin,
+        and `n_before` how many begin before `at`. `learned`: 1 for each token that the loss counts; null if it counts all."""
         shown, items = self._set(asked)
         i = asked.number("i", shown.n_items)
         [ids] = items.take(np.array([i]))
@@ -161,6 +161,7 @@ class DatasetView:
             "first_token": facts.get("first_token"),
             "facts": {name: as_shown(str(value)) for name, value in facts.items() if value not in (None, "")},
             "starts": [k - at for k in starts.tolist() if at <= k < at + len(part)],
+            "n_before": int((starts < at).sum()),
             "learned": None if learned.all() else learned[at : at + len(part)].astype(int).tolist(),
             "text": self._vocabulary.text(part),
             **self._vocabulary.tokens(part.tolist()),

@@ -55,8 +55,9 @@ async function fill(id, start, fetchPage, rowsOf) {
 }
 
 /** Fills a box with tokens; `chosen` is the position in it of one to point at. */
-function showTokens(box, found, chosen = -1) {
-  const first = found.at ?? 0, starts = new Set(found.starts);
+function showTokens(box, found, chosen = -1, isSequence = false) {
+  const first = found.at ?? 0, starts = new Map(found.starts?.map((k, n) => [k, found.n_before + n]));
+  const place = (k) => (isSequence ? `document ${words(starts.get(k))} of sequence ${words(found.i)}` : "a document");
   box.replaceChildren(...found.ids.map((id, k) => {
     const [text, bytes, isSpecial] = found.tokens[id];
     const hex = bytes?.match(/../g) ?? [];
@@ -69,7 +70,7 @@ function showTokens(box, found, chosen = -1) {
     element.details = [
       text.replaceAll("\n", ""), `id ${id}`, bytes === null ? "bytes not known" : `bytes ${hex.join(" ") || "none"}`, `position ${words(first + k)}`,
       found.first_token !== undefined && found.first_token !== null && `${words(found.first_token + first + k)} in the dataset`,
-      isSpecial && "special", starts.has(k) && "a document begins or goes on here", !isLearned && "not counted by the loss",
+      isSpecial && "special", starts.has(k) && `${place(k)} begins or goes on here`, !isLearned && "not counted by the loss",
     ].filter((part) => part !== false).join(" · ");
     return element;
   }));
@@ -154,7 +155,7 @@ async function showItem(kind) {
     : `tokens ${words(found.at)} to ${words(end - 1)} of ${words(found.n_tokens)}, from 0`;
   $("as-text").hidden = found.text === null;
   $("text").textContent = found.text ?? "";
-  showTokens($("tokens"), found, state.token === undefined ? -1 : number("token") - found.at);
+  showTokens($("tokens"), found, state.token === undefined ? -1 : number("token") - found.at, kind === "sequence");
 }
 
 const NO_ITEM = { i: undefined, at: undefined, token: undefined };
