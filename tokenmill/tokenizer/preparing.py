@@ -69,9 +69,9 @@ class Phase:
     """The added tokens of one search: `shown` ones become ids, `hidden` ones stay text."""
 
     def __init__(self, added: Iterable[AddedToken], normal: bool, allow_special: bool) -> None:
-        self.all = [one for one in added if one.normalized is normal]
-        self.shown = [one for one in self.all if allow_special or not one.special]
-        self.hidden = [] if allow_special else [one for one in self.all if one.special]
+        self.all: list[AddedToken] = [one for one in added if one.normalized is normal]
+        self.shown: list[AddedToken] = [one for one in self.all if allow_special or not one.special]
+        self.hidden: list[AddedToken] = [] if allow_special else [one for one in self.all if one.special]
 
     def finder(self, nfc: bool = False) -> Finder:
         return Finder(self.shown, self.hidden, nfc)
