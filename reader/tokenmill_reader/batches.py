@@ -78,7 +78,7 @@ class Batches:
         return {**self._dataset.state(), "position": self._position_after(n_batches)}
 
     def __repr__(self) -> str:
-        """Names the data and the place in it, since Grain compares it with that of a checkpoint."""
+        """Grain compares this with that of a checkpoint."""
         return (
             f"<Batches of {self._batch_size} for rank {self._rank} of {self._world} from item {self._position:,} of "
             f"{self._dataset!r}{', joined' if self._joined else ''}>"

@@ -36,16 +36,15 @@ _STILL_S_MIN = 20.0  # longer than a digest of what was fetched of a file takes
 
 
 def make_folder(folder: Path) -> None:
-    """Makes the folder, for this user alone. Raises StorageError if another user has made it, who could change what is in it, and
-    for a link."""
+    """Makes the folder, for this user alone. Raises StorageError for a link, and for another user's folder."""
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700, parents=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise StorageError(
             folder,
-            f"expected a folder of the user with the number {os.geteuid()}; found one of {found.st_uid}, or a link.",
-            "Remove it, or name another folder as cache, in which nobody else may write.",
+            f"expected a folder of user {os.geteuid()}; found one of {found.st_uid}, or a link.",
+            "Remove it, or name another folder as cache.",
         )
     if stat.S_IMODE(found.st_mode) & 0o077:
         folder.chmod(0o700)

@@ -71,9 +71,8 @@ def _checked_names() -> Iterator[None]:
 
 
 def _check_chunks(file: Any, metadata: Any) -> None:
-    """Raises pyarrow.ArrowInvalid if what a footer says of a column chunk is damaged: its codec, or size statistics that do not fit
-    the column. pyarrow raises a C++ exception for these, which nothing catches where Python asks for them (tried with pyarrow
-    26.0.1). The fields are those of github.com/apache/parquet-format, parquet.thrift."""
+    """Raises pyarrow.ArrowInvalid for a codec or size statistics of a column chunk for which pyarrow 26.0.1 raises a C++ exception,
+    which nothing catches. The fields are those of github.com/apache/parquet-format, parquet.thrift."""
     end = file.seek(0, os.SEEK_END)
     file.seek(end - 8)
     n_footer = int.from_bytes(file.read(4), "little")

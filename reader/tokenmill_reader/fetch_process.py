@@ -1,7 +1,7 @@
 """The process that fetches files of a remote dataset for a training process, and ends with it.
 
-It is a process of its own, because the client of object storage cannot be used after a fork, as in workers of a DataLoader. It
-reads what to do in lines of JSON, and answers to "manifest" and "need" with a line each: {}, or an error.
+The client of object storage cannot be used after a fork, as in workers of a DataLoader. It reads lines of JSON, and answers
+"manifest" and "need" with a line each: {}, or an error.
 
     {"url": …, "folder": …, "cache_bytes": …, "patience_s": …}      the first line: the dataset
     {"manifest": true}                                              fetch the manifest

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class RankIterator:
     """Every `world`-th item of a dataset, from the item number `rank` on. TokenDataset.shard makes it.
 
-    In each round, every rank takes the next item. The state is the number of items that all ranks together have taken, so ranks
-    that are in step have the same one, and any number of ranks go on from it.
+    In each round, every rank takes the next item. The state is the number of items that all ranks have taken, so it is the same for
+    ranks in step, and any number go on from it.
 
     In a worker of a PyTorch DataLoader, it gives the worker's share of the rank's items, as if the workers of all ranks were ranks.
     """
@@ -45,9 +45,7 @@ class RankIterator:
         return ids
 
     def __repr__(self) -> str:
-        return (
-            f"<RankIterator for rank {self._rank} of {self._world} from item {self._position:,} of {self._dataset!r}>"
-        )
+        return f"<RankIterator {self._rank} of {self._world} at {self._position:,} of {self._dataset!r}>"
 
     @property
     def epoch(self) -> int:

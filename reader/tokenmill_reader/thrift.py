@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -58,7 +57,7 @@ def _value(data: IO[bytes], kind: int, depth: int) -> Any:
 
 
 def _bytes(data: IO[bytes], n_bytes: int) -> bytes:
-    found = data.read(min(n_bytes, sys.maxsize))
+    found = data.read(min(n_bytes, 1 << 62))
     if len(found) < n_bytes:
         raise EOFError
     return found

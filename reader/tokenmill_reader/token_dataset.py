@@ -245,7 +245,7 @@ class TokenDataset:
         }
 
     def __repr__(self) -> str:
-        """Names the data, as Grain's DataLoader expects: it takes a state if this text is the same."""
+        """Grain's DataLoader takes a state if this text is the same."""
         files = self._files
         what = f"{self._kind} of {self._length} ids" if self._length is not None else self._kind
         names = "/".join(filter(None, (files.split, files.source, f"epoch-{files.epoch}" if files.epoch else None)))
