@@ -120,6 +120,7 @@ def test_every_locked_package_has_its_hashes() -> None:
         if "pip install" in line
         and "--extra dev" not in line
         and "tokenizers>=" not in line  # of test-lowest and test-newest
+        and not line.startswith("NEWEST_TOOLS = ")
     ]
     assert installs and all("--require-hashes" in line or "--no-index" in line for line in installs)
 

@@ -280,7 +280,7 @@ def views(folder: Path, made: dict[str, Any]) -> None:
     own = {judge.token_to_id(one["content"]): one for one in made["added_tokens"]}
     raw = {id: (id <= 256 and bytes_of(one["content"])) or one["content"].encode() for id, one in own.items()}
     assert vocabulary.tokens([*own])["tokens"] == {
-        id: [bytes_as_shown(raw[id]), raw[id].hex(), one["special"]] for id, one in own.items()
+        id: [bytes_as_shown(raw[id]).replace(r"\n", "\\n\n"), raw[id].hex(), one["special"]] for id, one in own.items()
     }
 
 
