@@ -51,6 +51,7 @@ class Counter:
         self.pattern = pattern
         self.steps: tuple[str, ...] = steps_of(pattern)
         self._n_texts = 0
+        self._kept: pa.Table | None = None
         self._memory_bytes = memory_mb_max * 10**6
         self._spilled = _Spilled(None if spill_directory is None else Path(spill_directory))
         self._counter = _core.Counter(
@@ -102,7 +103,9 @@ class Counter:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows of `finish` in batches. The counter is empty afterwards, even if the iteration stops early."""
-        self._n_texts = 0
+        kept, self._kept, self._n_texts = self._kept, None, 0
+        for batch in (*kept.to_batches(), None) if kept else ():
+            self._spilled.write(_KEPT, batch)
         runs = self._spilled.runs
         if runs is None:
             try:
@@ -124,14 +127,10 @@ class Counter:
             self._spilled.runs = None
 
     def table(self) -> pa.Table:
-        """The table of `finish`. The counter keeps its counts, from now on in a file."""
-        n_texts, counts = self._n_texts, self.finish()
-        for batch in counts.to_batches():
-            self._spilled.write(_KEPT, batch)
-        if counts.num_rows:
-            self._spilled.write(_KEPT, None)
+        """The table of `finish`. The counter keeps its counts, in this table."""
+        n_texts, self._kept = self._n_texts, self.finish()
         self._n_texts = n_texts
-        return counts
+        return self._kept
 
     def __repr__(self) -> str:
         return f"<Counter of {self._n_texts:,} texts, pattern {self.pattern!r}>"
