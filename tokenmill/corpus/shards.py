@@ -115,12 +115,13 @@ def matching_names(root: Path, glob: str | Sequence[str], asked: str) -> list[st
 
 def hidden_names(root: Path, folder: str) -> list[str]:
     """The names of the hidden files and folders below a folder that are not inside others, sorted; those of folders end with a
-    slash. What each system makes is left out. Raises OSError."""
+    slash. What each system makes is left out, and so is a name that DVC's list of files cannot have, which a build refuses.
+    Raises OSError."""
     found = _paths(os.path.abspath(root), "", (*PurePath(folder).parts, "**", ".*"))  # noqa: PTH100 — as in _named
     return sorted(
         os.path.join(above, f"{last}/" if is_folder else last)  # noqa: PTH118
         for above, last, is_folder in found
-        if not last.startswith(_OF_THE_SYSTEM)
+        if not last.startswith(_OF_THE_SYSTEM) and "\n" not in last and last == last.encode(errors="ignore").decode()
     )
 
 
