@@ -1,4 +1,4 @@
-"""The memory of whole builds, over formats of documents, what lies beside them, engines, texts and conversations, and limits.
+"""Whole builds keep to run.memory_mb_max, whatever the documents, their columns and the tokenizer are.
 
 `make test-memory` measures every build and prints a table; the tests take a part.
 """

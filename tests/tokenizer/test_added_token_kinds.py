@@ -297,7 +297,7 @@ def cards(folder: Path, made: dict[str, Any]) -> None:
 
 
 def conforms(folder: Path, made: dict[str, Any]) -> None:
-    """The readers of the file give its ids. tiktoken, whose file cannot say what is added, is told where it gives others."""
+    """Libraries that read tokenizer.json give its ids. tiktoken cannot know added tokens: conform says where its ids differ."""
     tokenizer = Tokenizer.load(folder)
     tokenizer.save(folder.parent / "saved")
     found = {one.consumer: one for one in conform(folder.parent / "saved", ["tokenizers", "transformers", "tiktoken"])}

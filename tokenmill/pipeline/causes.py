@@ -100,7 +100,7 @@ _OF_IMPORT = re.compile(r"(tokenizer|encode\.chat)(\.|$)")
 """The parameters that have an effect on an imported tokenizer."""
 
 _OF_COUNTING: tuple[CauseKind, ...] = ("documents", "parameter", "drop list", "input", "command")
-"""The causes without an effect on the empty counts that an imported tokenizer has, but for the parameter `tokenizer`."""
+"""With an imported tokenizer nothing is counted, so these causes change nothing of count, except for the parameter `tokenizer`."""
 
 _WHOLE_STAGE: tuple[CauseKind, ...] = ("code", "parameter", "tokenizer", "chat template", "drop list")
 """The causes that may affect units with unchanged files. The first that applies is reported."""

@@ -152,7 +152,7 @@ class ViewServer(ThreadingHTTPServer):
 
 
 def _holder(port: int) -> str:
-    """Names the process that listens at a port, as far as this user may see it."""
+    """The process that listens at a port, in words; empty where the system does not say, as of other users."""
     with suppress(psutil.Error, OSError):
         for connection in psutil.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,) and connection.pid:
