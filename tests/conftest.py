@@ -23,7 +23,7 @@ from ruamel.yaml import YAML
 from tests.builders import in_process
 from tests.builders.in_process import Said
 from tests.builders.prefect_server import Server, make_database, prefect_home, standing_server
-from tests.times import Recorder
+from tests.times import PATIENCE_S, Recorder
 from tokenmill.layout import PAGE_FILE
 
 REPOSITORY = Path(__file__).parent.parent
@@ -41,6 +41,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TIKTOKEN_CACHE_DIR"] = ""  # it keeps files by their path, and would read those of an earlier run
 os.environ.pop("PREFECT_API_URL", None)
+os.environ["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = str(int(PATIENCE_S))  # 20 otherwise
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, processes would take it over to ignore it
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the same in the background of a shell without job control
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -152,7 +153,7 @@ class Project:
             **env,
         }
         return subprocess.run(
-            command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=250, check=False
+            command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
 
     def cli(self, *arguments: str) -> Said:

@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 from tests.builders.pieces import PIECES, PLAIN
 from tests.builders.teams import cli, run
 from tests.conftest import DOCUMENTS, REPOSITORY, Project
+from tests.times import PATIENCE_S
 from tokenmill import Tokenizer
 from tokenmill.cli.main import make_parser
 from tokenmill.config.load_params import load_params
@@ -123,7 +124,7 @@ class Session:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
+            timeout=PATIENCE_S,
             check=False,
         )
         self.folder = Path(self.file.read_text(encoding="utf-8").strip())

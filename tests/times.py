@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+PATIENCE_S = 400.0
+"""How long tests wait for what takes seconds on a quiet machine, and minutes beside other work. Only a hang takes longer."""
+
 _TESTS = Path(__file__).parent
 KINDS = {"not slow": "quick", "slow": "slow"}
 """The name of a run by its marker expression."""

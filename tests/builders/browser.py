@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.times import PATIENCE_S
+
 CHROMIUM = shutil.which("chromium")
 
-_WAIT_S = 60.0
 _FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
 
 
@@ -60,7 +61,7 @@ class Browser:
 
     def wait_for(self, script: str) -> Any:
         """The value of an expression as soon as it is true."""
-        end = time.monotonic() + _WAIT_S
+        end = time.monotonic() + PATIENCE_S
         attempt = f"(() => {{ try {{ return {script} }} catch {{ return false }} }})()"  # the page may not be there yet
         while not (found := self.value(attempt)):
             assert time.monotonic() < end, (
@@ -79,7 +80,7 @@ class Browser:
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._read:
-            assert select.select([self._from], [], [], _WAIT_S)[0], "the browser does not answer"
+            assert select.select([self._from], [], [], PATIENCE_S)[0], "the browser does not answer"
             piece = os.read(self._from, 1 << 16)
             assert piece, "the browser has ended"
             self._read += piece

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import psutil
 
-_START_S_MAX = 120
+from tests.times import PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Server:
 
     def task_states(self, flow_run: dict[str, Any]) -> dict[str, tuple[str, str]]:
         """Name and message of the state of each task run, by its name, when all have ended: they are recorded later."""
-        deadline = time.monotonic() + _START_S_MAX
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             runs = self.post("task_runs/filter", {"flow_runs": {"id": {"any_": [flow_run["id"]]}}})
             final = ("COMPLETED", "FAILED", "CRASHED")
@@ -74,8 +74,8 @@ class Server:
 
     def _ask(self, method: str, path: str, body: Any) -> httpx.Response:
         """Asked again while the server's database is locked, as Prefect's own client does."""
-        deadline = time.monotonic() + 60
-        while (answer := httpx.request(method, f"{self.url}/{path}", json=body, timeout=60)).status_code == 503:
+        deadline = time.monotonic() + PATIENCE_S
+        while (answer := httpx.request(method, f"{self.url}/{path}", json=body, timeout=PATIENCE_S)).status_code == 503:
             assert time.monotonic() < deadline, answer.text
             time.sleep(1)
         return answer.raise_for_status()
@@ -117,7 +117,7 @@ def standing_server(home: Path) -> Iterator[Server]:
     with (home / "server.txt").open("w", encoding="utf-8") as log:
         process = subprocess.Popen([*command, "--port", str(port)], env=environment, stdout=log, stderr=log)
     try:
-        deadline = time.monotonic() + _START_S_MAX
+        deadline = time.monotonic() + PATIENCE_S
         while not _answers(server.url):
             assert process.poll() is None and time.monotonic() < deadline, (home / "server.txt").read_text()
             time.sleep(0.2)

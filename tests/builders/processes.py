@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.builders.prefect_server import end
 from tests.conftest import REPOSITORY, Project
+from tests.times import PATIENCE_S
 
 COMMAND = [sys.executable, "-m", "tokenmill"]
 STDERR = "stderr.txt"
@@ -19,7 +20,7 @@ def ended(folder: Path, *arguments: str, **named: object) -> subprocess.Complete
     """A command that has ended, with what it printed."""
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | named
-    return subprocess.run([*COMMAND, *arguments], cwd=folder, env=environment, check=False, timeout=60, **given)  # type: ignore[call-overload, no-any-return]
+    return subprocess.run([*COMMAND, *arguments], cwd=folder, env=environment, check=False, timeout=PATIENCE_S, **given)  # type: ignore[call-overload, no-any-return]
 
 
 @contextmanager
@@ -36,7 +37,7 @@ def building(project: Project, home: dict[str, str], n_documents: int = 8) -> It
     ) as file:  # a pipe would stay open in a server that is left behind
         process = subprocess.Popen(command, cwd=project.root, env=environment, stderr=file, start_new_session=True)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE_S
         while "count: started" not in said(project):
             assert time.monotonic() < deadline
             assert process.poll() is None, said(project)

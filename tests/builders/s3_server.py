@@ -12,8 +12,8 @@ import pytest
 from botocore.session import get_session
 
 from tests.conftest import REPOSITORY
+from tests.times import PATIENCE_S
 
-WAIT_S = 60
 S3S = REPOSITORY / ".s3-server/bin/s3s-fs"
 KEY = "AKIDEXAMPLE"
 SECRET = "sEcrEtKey0123456789abcdefghij"
@@ -26,7 +26,7 @@ def free_port() -> int:
 
 
 def wait_for(port: int, server: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.builders.teams import cli
 from tests.conftest import REPOSITORY, Project
+from tests.times import PATIENCE_S
 from tokenmill.cli.help import SHELLS
 from tokenmill.cli.main import make_parser
 from tokenmill.cli.parser import GROUPS
@@ -176,9 +177,9 @@ def test_zsh_completes_commands_options_and_values(tmp_path: Path, typed: str, s
 
 
 def _read_until(terminal: int, words: str) -> str:
-    """What a terminal shows until it shows these words, or for 20 seconds."""
+    """What a terminal shows until it shows these words."""
     shown = b""
-    end_s = time.monotonic() + 20
+    end_s = time.monotonic() + PATIENCE_S
     while words.encode() not in shown and time.monotonic() < end_s:
         if select.select([terminal], [], [], 0.1)[0]:
             shown += os.read(terminal, 1 << 16)

@@ -16,6 +16,7 @@ import pytest
 import tokenmill
 from tests.builders.teams import Said, cli
 from tests.conftest import REPOSITORY, Project
+from tests.times import PATIENCE_S
 from tokenmill import errors
 from tokenmill.cli import answer
 from tokenmill.cli import main as cli_main
@@ -181,7 +182,7 @@ def test_serve_prints_the_object_of_each_refresh_in_a_line(project: Project) -> 
         time.sleep(0.1)
     finally:
         serving.send_signal(signal.SIGINT)
-    rest, _ = serving.communicate(timeout=60)
+    rest, _ = serving.communicate(timeout=PATIENCE_S)
     assert serving.returncode == 130
     lines = [json.loads(line) for line in rest.splitlines()]
     assert (lines[-1]["command"], lines[-1]["error"]["code"]) == ("serve", "TM801")

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.times import PATIENCE_S
 
 SCRIPT = """
 import hashlib, json, os, sys, threading, time
@@ -65,7 +66,7 @@ def test_a_signal_ends_a_command_that_is_stuck_in_one_call(call: str, number: in
             assert process.stderr.readline() == "stuck\n"
             time.sleep(1)
             process.send_signal(number)
-            printed, said = process.communicate(timeout=30)
+            printed, said = process.communicate(timeout=PATIENCE_S)
         finally:
             process.kill()
     assert (process.returncode, said) == (code, f"tokenmill: {word}.\n")
@@ -92,5 +93,5 @@ cli.build._status = run
 sys.exit(cli.main(["status"]))
 """
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50, cwd=REPOSITORY)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S, cwd=REPOSITORY)
     assert (done.returncode, done.stdout, done.stderr) == (0, "goes on\n", "")

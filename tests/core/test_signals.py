@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from tests.times import PATIENCE_S
+
 PREPARE = """
 N_WORDS = 100
 import pyarrow as pa
@@ -76,7 +78,7 @@ def run(asked):
 cli.build._check = run
 sys.exit(cli.main(["check", "tokenizer.json"]))
 """
-    done = subprocess.run([sys.executable, "-c", lost], capture_output=True, text=True, check=False, timeout=50)
+    done = subprocess.run([sys.executable, "-c", lost], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (code, f"tokenmill: {word}.\n")
 
 
@@ -114,7 +116,7 @@ def test_ctrl_c_ends_the_call_with_keyboard_interrupt(call: str) -> None:
     assert process.stdout.readline() == "ready\n"
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == -signal.SIGINT
     assert said.rstrip().endswith(("KeyboardInterrupt", "KeyboardInterrupt: the call was stopped"))
 
@@ -157,7 +159,7 @@ in_main(encode, lambda: encoder.encode_batch(words, 2))
 def test_what_a_handler_of_a_signal_does_ends_the_call_as_python_has_it(handler: str) -> None:
     call, raised = HANDLERS[handler]
     done = subprocess.run(
-        [sys.executable, "-c", LONG + BESIDE + call], capture_output=True, text=True, check=False, timeout=50
+        [sys.executable, "-c", LONG + BESIDE + call], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, f"ready\n{raised}\n", "")
 
@@ -176,7 +178,7 @@ enough.set()
 thread.join()
 """
     done = subprocess.run(
-        [sys.executable, "-c", LONG + BESIDE + call], capture_output=True, text=True, check=False, timeout=50
+        [sys.executable, "-c", LONG + BESIDE + call], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "ready\nOutOfTime\n", "")
 
@@ -197,7 +199,7 @@ for _ in range(20):
 """
     # From 3.12 on Python warns of any fork beside threads.
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PREPARE + fork]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -215,7 +217,7 @@ for _ in range(20):
 """
     alone = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # numpy's threads would take it
     command = [sys.executable, "-c", PREPARE + wait]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50, env=alone)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S, env=alone)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -249,7 +251,9 @@ sys.exit(7)
 """
     script = (PREPARE + IN_CALLS + end).replace("WORK", work)
     for _ in range(6):  # where it went wrong, it did in some of 12 processes
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=50)
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+        )
         assert (done.returncode, done.stderr) == (7, "")
 
 
@@ -270,7 +274,9 @@ for thread in threads:
 time.sleep(0.05)
 """
     script = wait + PREPARE + IN_CALLS.replace("WORK", "encode") + begin
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=90)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "ready\n[False, False]\n", "")
 
 
@@ -287,7 +293,7 @@ except ParamsError as error:
         capture_output=True,
         text=True,
         check=False,
-        timeout=50,
+        timeout=PATIENCE_S,
         env=os.environ | {"RUST_MIN_STACK": str(2**60)},  # no thread has such a stack
     )
     assert "threads: one could not be begun" in done.stdout

@@ -12,12 +12,12 @@ from botocore.session import get_session
 
 from tests.builders.teams import Team, cli, commit, identify, make_team, run
 from tests.conftest import Project, new_project
+from tests.times import PATIENCE_S
 from tokenmill.storage.atomic import md5_file, sha256_directory
 
 pytestmark = pytest.mark.slow
 
 BUCKET = "team-store"
-WAIT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         command = [str(Path(sys.executable).parent / "moto_server"), "-H", "127.0.0.1", "-p", str(port)]
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            deadline = time.monotonic() + WAIT_S
+            deadline = time.monotonic() + PATIENCE_S
             while not answers(port):
                 assert server.poll() is None and time.monotonic() < deadline, "the S3 server did not start"
                 time.sleep(0.1)

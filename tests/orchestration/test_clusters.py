@@ -19,6 +19,7 @@ import pytest
 from tests.builders.prefect_server import Server, end
 from tests.builders.rounds import CallTask
 from tests.conftest import REPOSITORY, Project
+from tests.times import PATIENCE_S
 from tokenmill.errors import ClusterError, ParamsError
 from tokenmill.orchestration import engines
 from tokenmill.pipeline.run_task import TaskRunner, advance_nothing
@@ -27,7 +28,6 @@ from tokenmill.rounds import is_always_acceptable
 from tokenmill.stages.count_sums import SumFacts
 from tokenmill.storage.unit_store import UnitStore
 
-_STARTED_S_MAX = 60.0
 _WORKER = ("--nthreads", "1", "--no-nanny", "--no-dashboard")
 
 
@@ -165,7 +165,7 @@ def cluster(folder: Path, n_workers: int, code: Path = REPOSITORY) -> Iterator[C
 
     try:
         scheduler = begin("scheduler", "--port", "0", "--no-dashboard")
-        deadline = time.monotonic() + _STARTED_S_MAX
+        deadline = time.monotonic() + PATIENCE_S
         while not file.exists() or not file.read_text(encoding="utf-8").endswith("}"):
             assert time.monotonic() < deadline
             time.sleep(0.1)
@@ -174,7 +174,7 @@ def cluster(folder: Path, n_workers: int, code: Path = REPOSITORY) -> Iterator[C
         from distributed import Client
 
         with Client(address, set_as_default=False) as client:
-            client.wait_for_workers(n_workers, timeout=_STARTED_S_MAX)
+            client.wait_for_workers(n_workers, timeout=PATIENCE_S)
         yield Cluster(address, scheduler, workers, begin)
     finally:
         for process in reversed(started):
@@ -199,7 +199,7 @@ def building(project: Project, server: Server, address: str) -> Iterator[subproc
     with (project.root / "said").open("w", encoding="utf-8") as file:
         process = subprocess.Popen(command, cwd=project.root, env=environment, stderr=file, start_new_session=True)
     try:
-        deadline = time.monotonic() + 2 * _STARTED_S_MAX
+        deadline = time.monotonic() + PATIENCE_S
         while len(stored(project)) < 3:
             assert time.monotonic() < deadline
             assert process.poll() is None, (project.root / "said").read_text(encoding="utf-8")
@@ -247,7 +247,7 @@ def test_a_lost_scheduler_is_one_error_and_the_next_build_goes_on(
             from distributed import Client
 
             with Client(found.address, set_as_default=False) as client:
-                client.wait_for_workers(2, timeout=_STARTED_S_MAX)
+                client.wait_for_workers(2, timeout=PATIENCE_S)
                 names = {worker["name"] for worker in client.scheduler_info()["workers"].values()}
             assert names >= {"again0", "again1"}
     said = (project.root / "said").read_text(encoding="utf-8")

@@ -15,6 +15,7 @@ import pytest
 from tests.builders.prefect_server import Server, end, prefect_home, recorded_runs
 from tests.builders.processes import STDERR, building, said
 from tests.conftest import REPOSITORY, Project
+from tests.times import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +82,7 @@ def test_ctrl_c_in_a_terminal_is_told_to_the_embedded_server_and_leaves_nothing_
     before = servers(home)
     with building(project, home) as process:
         os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(timeout=60) == 130
+        assert process.wait(timeout=PATIENCE_S) == 130
     words = said(project)
     assert "Traceback" not in words
     assert "Run `tokenmill build` to go on" in words
@@ -95,7 +96,7 @@ def test_a_server_that_is_killed_stops_no_build(project: Project, home: dict[str
     with building(project, home, n_documents=3) as process:
         for pid in servers(home) - before:
             os.kill(pid, signal.SIGKILL)
-        assert process.wait(timeout=120) == 0, said(project)
+        assert process.wait(timeout=PATIENCE_S) == 0, said(project)
     assert "it may not show how this build ended" in said(project)
     assert project.run("tokenmill", "status").returncode == 0
 
@@ -106,7 +107,7 @@ def test_ctrl_c_is_heeded_when_the_server_is_gone(project: Project, home: dict[s
         for pid in servers(home) - before:
             os.kill(pid, signal.SIGKILL)
         os.kill(process.pid, signal.SIGINT)
-        assert process.wait(timeout=60) == 130, said(project)
+        assert process.wait(timeout=PATIENCE_S) == 130, said(project)
     assert "Traceback" not in said(project)
 
 
@@ -138,7 +139,7 @@ def test_an_embedded_server_answers_only_who_knows_its_password(project: Project
         password = embedded.environ()["PREFECT_SERVER_API_AUTH_STRING"]
         url = f"http://127.0.0.1:{port}/api/block_documents/filter"
         answers = [
-            httpx.post(url, json={"include_secrets": True}, auth=auth, timeout=60).status_code
+            httpx.post(url, json={"include_secrets": True}, auth=auth, timeout=PATIENCE_S).status_code
             for auth in (None, ("build", "guess"), tuple(password.split(":")))
         ]
     assert answers == [401, 401, 200]
@@ -154,7 +155,7 @@ quiet_environment()
 from prefect.settings import get_current_settings
 assert int(get_current_settings().server.services.task_run_recorder.flush_interval) > 0
 """
-    subprocess.run([sys.executable, "-c", script], env={**os.environ, **home}, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", script], env={**os.environ, **home}, check=True, timeout=PATIENCE_S)
 
 
 def test_ctrl_c_while_digests_are_taken_ends_the_build(project: Project, home: dict[str, str]) -> None:
@@ -181,7 +182,7 @@ sys.exit(program())
     with (project.root / STDERR).open("w", encoding="utf-8") as file:
         process = subprocess.Popen(command, cwd=project.root, env=environment, stderr=file, start_new_session=True)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE_S
         while said(project).count("reading") < 6:  # the rest would take more than a minute
             assert time.monotonic() < deadline
             assert process.poll() is None, said(project)
@@ -202,7 +203,7 @@ def test_the_server_of_a_killed_build_ends_and_the_next_records_every_unit_and_g
     before = servers(home)
     with building(flow, home) as process:
         process.kill()
-        process.wait(timeout=60)
+        process.wait(timeout=PATIENCE_S)
     _until_equal(lambda: servers(home), before)
     for name in "cdefgh":
         (flow.root / f"data/raw/{name}.jsonl").unlink()
@@ -276,13 +277,15 @@ sys.argv = ["tokenmill", "build"]
 sys.exit(program())
 """
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **home}, timeout=90)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **home}, timeout=PATIENCE_S
+    )
     assert done.returncode == 2, done.stderr
     assert done.stderr.endswith("tokenmill: error[TM900]: no room\n")
 
 
 def _until_equal(found: Callable[[], set[int]], expected: set[int]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while found() != expected:
         assert time.monotonic() < deadline, found()
         time.sleep(0.1)

@@ -15,6 +15,7 @@ import pytest
 from tests.builders.prefect_server import prefect_home, recorded_runs
 from tests.builders.teams import cli
 from tests.conftest import REPOSITORY, Project
+from tests.times import PATIENCE_S
 
 GUIDE = (REPOSITORY / "docs/guides/steps.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```python\n# (tasks/\w+\.py)\n(.*?)```", GUIDE, flags=re.DOTALL))
@@ -127,7 +128,7 @@ def test_a_signal_ends_a_step_of_an_inline_build_and_its_children(own: Project) 
         while not pids.exists():
             time.sleep(0.1)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 143
+        assert process.wait(timeout=PATIENCE_S) == 143
     child = int(pids.read_text())
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 

@@ -23,6 +23,7 @@ from ruamel.yaml import YAML
 from tests.builders.prefect_server import Server, end, prefect_home
 from tests.builders.teams import Team, cli, commit, copied, make_team, run
 from tests.conftest import DOCUMENTS, REPOSITORY, Project, new_project
+from tests.times import PATIENCE_S
 from tokenmill import Counter
 from tokenmill.storage.lock import project_lock
 
@@ -496,7 +497,7 @@ def test_a_schedule_that_is_none_is_refused(team: Team, arguments: list[str], wo
 
 
 def _until(is_so: Any, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + PATIENCE_S
     while not is_so():
         assert process.poll() is None, log.read_text(encoding="utf-8")
         assert time.monotonic() < deadline, log.read_text(encoding="utf-8")

@@ -15,6 +15,7 @@ import pytest
 from tests.builders.prefect_server import Server, prefect_home, standing_server
 from tests.builders.processes import building, said
 from tests.conftest import REPOSITORY, Project
+from tests.times import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +81,7 @@ def test_the_server_shows_names_states_progress_and_logs(project: Project, serve
 def test_a_build_that_is_cancelled_on_the_server_ends_and_the_next_goes_on(project: Project, server: Server) -> None:
     with building(project, server.environment, n_documents=24) as process:
         server.cancel(server.flow_run(f"build {project.root.name}"))
-        assert process.wait(timeout=60) == 143
+        assert process.wait(timeout=PATIENCE_S) == 143
     assert "cancelled on Prefect's server" in said(project)
     assert "Traceback" not in said(project)
     assert server.flow_run(f"build {project.root.name}")["state"]["type"] == "CANCELLED"
@@ -97,7 +98,7 @@ def test_a_server_that_goes_away_stops_no_build(project: Project, tmp_path: Path
         server = standing.enter_context(standing_server(home))
         with building(project, server.environment | IMPATIENT, n_documents=3) as process:
             standing.close()  # ends the server
-            assert process.wait(timeout=120) == 0, said(project)
+            assert process.wait(timeout=PATIENCE_S) == 0, said(project)
     words = said(project)
     assert "Traceback" not in words
     assert "it may not show how this build ended" in words
@@ -130,7 +131,7 @@ def test_a_server_that_hangs_stops_no_build(
     with building(project, server.environment | IMPATIENT, n_documents=2) as process, hanging(processes):
         if number:
             process.send_signal(number)
-        assert process.wait(timeout=120) == code, said(project)
+        assert process.wait(timeout=PATIENCE_S) == code, said(project)
     words = said(project)
     assert "Traceback" not in words
     assert "it may not show how this build ended" in words
@@ -144,12 +145,12 @@ def test_a_build_that_is_cancelled_on_a_server_that_then_hangs_ends(project: Pro
     processes = processes_of(server)
     with building(project, server.environment | IMPATIENT) as process, ExitStack() as standing_still:
         server.cancel(server.flow_run(f"build {project.root.name}"))
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while "cancelled on Prefect's server" not in said(project):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         standing_still.enter_context(hanging(processes))
-        assert process.wait(timeout=60) == 143, said(project)
+        assert process.wait(timeout=PATIENCE_S) == 143, said(project)
     words = said(project)
     assert "Traceback" not in words
     assert "before the build began" not in words
@@ -202,7 +203,7 @@ def test_a_flow_run_that_was_deleted_stops_no_build(project: Project, tmp_path: 
         with building(project, server.environment, n_documents=3) as process:
             with hanging([psutil.Process(process.pid)]):  # or it may be done before the server has deleted
                 server.delete(server.flow_run(f"build {project.root.name}"))
-            assert process.wait(timeout=120) == 0, said(project)
+            assert process.wait(timeout=PATIENCE_S) == 0, said(project)
         return said(project)
 
     project.set(run__engine="threads")
@@ -258,14 +259,14 @@ exit(cli.main(["build"]))
         while b"ready" not in words:
             words += os.read(ours, 1000)
         os.close(ours)
-        assert process.wait(timeout=30) == 143
+        assert process.wait(timeout=PATIENCE_S) == 143
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 def test_a_signal_ends_the_build_with_its_code(project: Project, server: Server, number: int, code: int) -> None:
     with building(project, server.environment) as process:
         process.send_signal(number)
-        assert process.wait(timeout=60) == code
+        assert process.wait(timeout=PATIENCE_S) == code
     words = said(project)
     assert "Traceback" not in words
     assert "Run `tokenmill build` to go on" in words

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import tokenmill
 from tests.builders.document_sets import documents_dataset, shape_of, write_dataset, write_set
 from tests.conftest import REPOSITORY
+from tests.times import PATIENCE_S
 from tokenmill.errors import ParamsError
 from tokenmill_reader.rank_iterator import RankIterator
 from tokenmill_reader.token_dataset import TokenDataset
@@ -217,7 +218,7 @@ def run_ranks(
 
 def kill(ranks: Sequence[subprocess.Popen[bytes]], out: Path) -> None:
     """Kills all ranks at once, each at a step of its own, when each has saved several states."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while min(len(list(out.glob(f"state-{rank}-*"))) for rank in range(len(ranks))) < 3:
         assert time.monotonic() < deadline
         assert all(rank.poll() is None for rank in ranks)

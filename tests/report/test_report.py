@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import Project
+from tests.times import PATIENCE_S
 from tokenmill.report.page import is_current
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
@@ -197,7 +198,7 @@ def opened(page: Path, folder: Path) -> tuple[str, list[str]]:
         *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
         *(f"--user-data-dir={folder}", "--enable-logging=stderr", "--v=0", "--dump-dom", page.as_uri()),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 

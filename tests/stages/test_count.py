@@ -15,6 +15,7 @@ import pytest
 from tests.builders.builds import units_done
 from tests.builders.teams import build, cli
 from tests.conftest import DOCUMENTS, REPOSITORY, Project
+from tests.times import PATIENCE_S
 from tokenmill import Counter
 from tokenmill.config.load_params import load_params
 from tokenmill.corpus.limits import UNBOUNDED
@@ -226,7 +227,7 @@ def test_what_a_killed_build_spilled_is_removed_by_the_next(project: Project) ->
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     command = [str(Path(sys.executable).parent / "tokenmill"), "build", "--only", "count"]
     process = subprocess.Popen(command, cwd=project.root, env=environment, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_S
     while not list(project.root.glob(".tokenmill/count-*/*/*.arrow")):
         assert time.monotonic() < deadline
         assert process.poll() is None

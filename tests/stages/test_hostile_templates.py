@@ -14,6 +14,7 @@ from tests.builders.chats import LOOPS
 from tests.builders.talks import TALKS, hold_talks, messages
 from tests.builders.teams import build, cli
 from tests.conftest import Project
+from tests.times import PATIENCE_S
 from tokenmill.chat import isolated
 from tokenmill.dataset.manifest import read_manifest, write_manifest
 
@@ -76,7 +77,7 @@ def test_a_signal_ends_a_build_whose_template_never_ends(
             time.sleep(0.1)
         time.sleep(1)
         process.send_signal(number)
-        said = process.communicate(timeout=30)[1]
+        said = process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == code, said
     assert not [one for one in found if Path(f"/proc/{one}").exists()]
 

@@ -15,6 +15,7 @@ from tests.builders.proxy import Proxy
 from tests.builders.s3_server import SECRET, client, environment, moto
 from tests.builders.teams import cli
 from tests.conftest import REPOSITORY, Project, make_project
+from tests.times import PATIENCE_S
 from tokenmill.storage import objects
 from tokenmill.versioning.upload import upload
 
@@ -173,7 +174,7 @@ def test_a_killed_download_leaves_no_folder_and_the_next_one_none_of_its_files(u
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "AWS_ENDPOINT_URL": proxy.url},
         stderr=subprocess.PIPE,
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not list(tmp_path.glob("copy.*.partial/*")):
         proxy.mode = "stall" if list(tmp_path.glob("copy.*.partial")) else "slow"
         assert running.poll() is None and time.monotonic() < deadline, running.communicate()

@@ -21,6 +21,7 @@ from tests.builders.proxy import Proxy
 from tests.builders.s3_server import KEY, SECRET, client, environment, moto
 from tests.builders.teams import Team, cli, commit, copied, make_team, run
 from tests.conftest import REPOSITORY, Project, new_project
+from tests.times import PATIENCE_S
 from tokenmill.storage import anywhere, objects
 from tokenmill.storage.atomic import md5_file
 
@@ -189,7 +190,7 @@ def test_a_killed_upload_goes_on_and_sends_no_finished_file_again(team: Team, bu
     proxy = Proxy(int(bucket.rpartition(":")[2]))
     proxy.mode = "slow"
     running = begun(project, "upload", PLACE, AWS_ENDPOINT_URL=proxy.url)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while len(objects.list_objects(PLACE)) < 8:
         assert running.poll() is None and time.monotonic() < deadline, running.communicate()
         time.sleep(0.01)
@@ -224,7 +225,7 @@ def test_two_uploads_at_once_make_one_whole_dataset(team: Team, built: Team, buc
     both = [begun(one.project, "upload", PLACE, "--json") for one in (team, other)]
     urls = []
     for running in both:
-        out, err = running.communicate(timeout=120)
+        out, err = running.communicate(timeout=PATIENCE_S)
         assert running.returncode == 0, err
         urls.append(json.loads(out)["result"]["url"])
     assert urls[0] == urls[1]
@@ -298,7 +299,7 @@ def test_a_folder_is_a_place_too(team: Team, tmp_path: Path) -> None:
 def test_what_a_killed_upload_leaves_in_a_folder_is_removed_after_a_day(team: Team, tmp_path: Path) -> None:
     place = tmp_path / "place"
     running = begun(team.project, "upload", str(place))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not any(place.rglob("*.parquet")):
         assert running.poll() is None and time.monotonic() < deadline, running.communicate()
     running.send_signal(signal.SIGKILL)
@@ -322,14 +323,14 @@ def test_a_short_outage_is_waited_for(team: Team, bucket: str) -> None:
     proxy = Proxy(int(bucket.rpartition(":")[2]))
     proxy.mode = "slow"
     running = begun(project, "upload", PLACE, AWS_ENDPOINT_URL=proxy.url)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while len(objects.list_objects(PLACE)) < 4:
         assert running.poll() is None and time.monotonic() < deadline, running.communicate()
         time.sleep(0.01)
     proxy.mode = "refuse"
     time.sleep(8)
     proxy.mode = "open"
-    out, err = running.communicate(timeout=120)
+    out, err = running.communicate(timeout=PATIENCE_S)
     proxy.close()
     assert running.returncode == 0, err
     assert proxy.n_hit > 0

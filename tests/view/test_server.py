@@ -14,6 +14,7 @@ import pytest
 
 from tests.builders import in_process
 from tests.conftest import REPOSITORY
+from tests.times import PATIENCE_S
 from tests.view.conftest import HOSTILE, Serve
 from tokenmill.view.answering import Answering
 
@@ -21,7 +22,7 @@ from tokenmill.view.answering import Answering
 def get(url: str, path: str = "", host: str | None = None, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
     """The status, the headers and the content of a reply."""
     address = urlsplit(url)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=PATIENCE_S)
     headers = {} if host is None else {"Host": host}
     connection.request(method, path if path.startswith("/") else address.path + path, headers=headers)
     reply = connection.getresponse()
@@ -119,7 +120,7 @@ def test_the_command_prints_the_address_and_ends_with_ctrl_c(options: tuple[str,
         assert get(url, "api/info")[0] == 200
     finally:
         running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=30)
+    _, said = running.communicate(timeout=PATIENCE_S)
     assert (running.returncode, said) == (130, "tokenmill: interrupted.\n")
 
 
