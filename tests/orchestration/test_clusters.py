@@ -48,9 +48,13 @@ def filled(project: Project) -> Project:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["dask", "ray"])
-def test_local_workers_give_the_bytes_of_one_process(project: Project, server: Server, engine: str) -> None:
+def test_local_workers_give_the_bytes_of_one_process_also_where_the_project_has_another_tokenmill(
+    project: Project, server: Server, engine: str
+) -> None:
+    """A clone of tokenmill's repository is a project, and its core may not be compiled."""
     filled(project).build()
     expected = project.outputs()
+    shutil.copytree(REPOSITORY / "tokenmill", project.root / "tokenmill", ignore=shutil.ignore_patterns("*.so"))
     project.set(run__engine=engine, count__partitions=3)
     done = project.build("--force", **server.environment)
     assert project.outputs() == expected
@@ -112,20 +116,6 @@ def test_a_task_that_ends_its_worker_twice_ends_the_build_with_its_words(
     assert f"error[TM705]: run.engine: {engine}: count data/raw/a.jsonl: the cluster did not end" in done.stderr
     assert "died" in done.stderr
     assert "finished units are kept" in done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ["dask", "ray"])
-def test_workers_have_the_tokenmill_of_the_build_also_where_the_project_has_another_one(
-    project: Project, server: Server, engine: str
-) -> None:
-    """A clone of tokenmill's repository is a project, and its core may not be compiled."""
-    project.build()
-    expected = project.outputs()
-    shutil.copytree(REPOSITORY / "tokenmill", project.root / "tokenmill", ignore=shutil.ignore_patterns("*.so"))
-    project.set(run__engine=engine)
-    project.build("--force", **server.environment)
-    assert project.outputs() == expected
 
 
 @dataclass
@@ -217,7 +207,7 @@ def test_a_worker_that_is_killed_loses_no_finished_unit_and_changes_no_byte(
         with building(project, server, found.address) as process:
             before = stored(project)
             found.workers[0].kill()
-            assert process.wait(200) == 0, (project.root / "said").read_text(encoding="utf-8")
+            assert process.wait(PATIENCE_S) == 0, (project.root / "said").read_text(encoding="utf-8")
         after = stored(project)
         assert {path: after[path] for path in before} == before
         from distributed import Client
@@ -242,7 +232,7 @@ def test_a_lost_scheduler_is_one_error_and_the_next_build_goes_on(
             found.restart()
         else:
             found.scheduler.kill()
-        assert process.wait(200) == 2
+        assert process.wait(PATIENCE_S) == 2
         if restarts:
             from distributed import Client
 
