@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,8 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.builders.browser import CHROMIUM, browser
 from tests.conftest import Project
-from tests.times import PATIENCE_S
 from tokenmill.report.page import is_current
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
@@ -116,7 +114,11 @@ def test_the_page_is_written_again_where_it_is_missing_or_of_another_report(two_
     project.build()
     page = project.root / "data/report/report.html"
     text = page.read_text(encoding="utf-8")
-    assert "<script" not in text and not re.search(r"""(src|href)=["'](?!data:)""", text)
+    assert text.count("<script") == 1 and not re.search(r"""(src|href)=["'](?!data:|#)""", text)
+    assert [text.count(f'id="{section}"') for section in re.findall('href="#([^"]+)"', text)] == [1] * text.count(
+        'href="#'
+    )
+    assert '<b>1 thing to look at:</b> <a href="#special-texts">4 texts of special tokens in the sample</a>.' in text
     assert "12 <>&" not in text
     assert "<td>datasets, polars, pyarrow</td><td>PyTorch, torchdata, Grain, LitGPT</td>" in text
     for change in (page.unlink, lambda: page.write_text(re.sub("[0-9a-f]{64}", "0" * 64, text), encoding="utf-8")):
@@ -169,6 +171,9 @@ def test_a_gate_compares_with_the_highest_published_version(two_languages: Proje
     assert f">= {1.1 * found:.6g}" in done.stderr and "of dataset@v1.2.0" in done.stderr
     project.set(validate__gates=["bytes_per_token.overall == 1 * published", "documents == 1 * published"])
     assert "all 2 gates hold" in project.build().stderr
+    page = (project.root / "data/report/report.html").read_text(encoding="utf-8")
+    assert f"<b>{found:.3f}</b><span>bytes per token</span>\n<span>{found:.3f} in dataset@v1.2.0</span>" in page
+    assert "<th>value</th><th>dataset@v1.2.0</th>" in page
 
 
 @pytest.mark.parametrize(
@@ -189,35 +194,29 @@ def test_what_is_not_there_is_one_clear_error(two_languages: Project, changes: d
     assert "Traceback" not in done.stderr
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
-def opened(page: Path, folder: Path) -> tuple[str, list[str]]:
-    """The page as Chromium has it after loading, and what its console says."""
-    command = [
-        *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
-        *(f"--user-data-dir={folder}", "--enable-logging=stderr", "--v=0", "--dump-dom", page.as_uri()),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
-    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
-def test_chromium_opens_the_page_without_an_error_and_lets_it_request_nothing(
+def test_chromium_opens_the_page_without_an_error_sorts_its_tables_and_lets_it_request_nothing(
     two_languages: Project, tmp_path: Path
 ) -> None:
     project = two_languages
     project.set(validate__references=["data/tokenizer"])
     project.build()
-    page = project.root / "data/report/report.html"
-    shown, console = opened(page, tmp_path / "profile")
-    assert console == []
-    assert shown.count("<svg") >= 4
-    assert "Compression by vocabulary size" in shown
-    # The page's own policy refuses requests, and the console would tell of one.
-    asking = page.with_name("asking.html")
-    asking.write_text(
-        page.read_text(encoding="utf-8").replace("<h1>", '<img src="http://127.0.0.1:9/a.png"><h1>'), encoding="utf-8"
-    )
-    assert any("Content Security Policy" in line for line in opened(asking, tmp_path / "profile")[1])
+    path = project.root / "data/report/report.html"
+    asking = path.with_name("asking.html")
+    text = path.read_text(encoding="utf-8")
+    asking.write_text(text.replace("<h1>", '<img src="http://127.0.0.1:9/a.png"><h1>'), encoding="utf-8")
+    with browser(tmp_path / "browser") as page:
+        page.show(path.as_uri())
+        page.wait_for("document.readyState === 'complete' && document.title.includes('report')")
+        assert page.value("document.querySelectorAll('svg').length") >= 4
+        table = "document.querySelector('#groups ~ .wide table')"
+        column = f"[...{table}.tBodies[0].rows].map((row) => Number(row.cells[3].textContent))"
+        numbers = page.value(column)
+        for is_first in (True, False):
+            page.value(f"{table}.tHead.rows[0].cells[3].click()")
+            assert page.value(column) == sorted(numbers, reverse=is_first)
+        assert page.complaints == []
+        page.show(asking.as_uri())
+        page.wait_for("document.readyState === 'complete' && document.title.includes('report')")
+        assert any("Content Security Policy" in line for line in page.complaints)

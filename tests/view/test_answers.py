@@ -144,7 +144,7 @@ def test_a_token_is_found_by_its_text_and_by_its_id(texts: Path) -> None:
 
 
 def test_a_document_is_found_by_its_id(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tokenmill.view.documents._SCAN_ROWS_MAX", 5)
+    monkeypatch.setattr("tokenmill.view.document_index._SCAN_ROWS_MAX", 5)
     view = DatasetView(texts)
     for i, row in enumerate(documents_of(texts)):
         assert [found["i"] for found in all_rows(view, "search", by="id", q=row["id"])] == [i]

@@ -177,8 +177,10 @@ class Build:
 
         if is_new or not is_current(self.root):
             from tokenmill.pipeline.last_plan import outcome_shown  # imports pyarrow
+            from tokenmill.versioning.published_report import published_report
 
-            write_page(self.root, self.summaries, outcome_shown(self.root, self.summaries))
+            planned = outcome_shown(self.root, self.summaries)
+            write_page(self.root, self.summaries, planned, published_report(self.root))
 
     def stage(
         self, name: str, work: Callable[["Build"], Stage | StageSummary | None], pool: Pool | None = None

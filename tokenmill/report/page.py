@@ -1,12 +1,16 @@
 """Writes report.html: the report and the last build's seconds as one page without external resources."""
 
+import base64
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.layout import GATES_FILE, PAGE_FILE, REPORT_FILE
+import tokenmill
+from tokenmill.layout import GATES_FILE, PAGE_FILE, REPORT_FILE, TOKENS_DIRECTORY
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.storage.json_files import read_json
 from tokenmill.summary import StageSummary
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from tokenmill.report import plots
+    from tokenmill.report.gate_results import Published
 
 _KINDS = {"overall": "all documents", "source": "source", "script": "script", "lang": "language"}
 _GROUPS_MAX = 15  # groups per kind in the plot; the table has all
@@ -28,31 +33,53 @@ _PARTS = {
     "other": "trained, part unknown",
 }
 """The words for the parts of answers in the order of the legend."""
+_HEADING = re.compile(r'<h2 id="([^"]+)">([^<]+)</h2>')
 _VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍", "\xa0": "⍽"}
 
 
-def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[tuple[str, ...]] = ()) -> None:
-    """Writes data/report/report.html of the project at `root` from report.json and gates.json.
+def write_page(
+    root: Path,
+    summaries: Sequence[StageSummary],
+    planned: Sequence[tuple[str, ...]] = (),
+    published: "Published | None" = None,
+) -> None:
+    """Writes data/report/report.html of the project at `root` from report.json, gates.json and the dataset.
 
     `summaries`: those of the last build's stages. `planned`: rows that compare it with its plan (name, low, point, high, found,
-    words). Writes nothing without a report, or with one of an earlier tokenmill.
+    words). `published`: the report of the last published version, whose measures stand beside those of this build. Writes nothing
+    without a report, or with one of an earlier tokenmill.
     """
     from markupsafe import Markup
 
     from tokenmill.artifacts.learned_with import LearnedWith
+    from tokenmill.dataset.manifest import read_manifest
     from tokenmill.report import plots  # imports numpy, which `is_current` does not need
     from tokenmill.report.conversation_samples import SHOWN_TOKENS_MAX
+    from tokenmill.report.example_documents import examples_in
+    from tokenmill.report.gate_results import flat
     from tokenmill.report.measures import RARE
 
     report = _read(root / REPORT_FILE)
     if "measures" not in report:
         return
     groups, sizes = _groups(report), _sizes(report["by_vocab_size"] or [])
+    gates = _read(root / GATES_FILE) if (root / GATES_FILE).exists() else []
+    script = (Path(__file__).parent / "sort.js").read_text(encoding="utf-8")
+    manifest = read_manifest(root / TOKENS_DIRECTORY)
     page = _template().render(
         name=root.resolve().name,
         digest=_digest(root),
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        version=tokenmill.__version__,
+        dataset_digest=manifest.digest,
+        to_look_at=_to_look_at(report, gates, planned),
+        measured=flat(report["measures"]),
+        published=published if published is not None and published.measures else None,
+        examples=examples_in(root, manifest),
+        script=Markup(script),
+        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         report=report,
-        gates=_read(root / GATES_FILE) if (root / GATES_FILE).exists() else [],
+        gates=gates,
         charts={name: Markup(svg) for name, svg in plots.drawn(_charts(report, groups)).items()},
         groups=groups,
         sizes=sizes,
@@ -68,6 +95,37 @@ def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[
     )
     with write_atomic(root / PAGE_FILE) as partial:
         partial.write_text(page, encoding="utf-8")
+
+
+def _to_look_at(
+    report: Mapping[str, Any], gates: Sequence[Mapping[str, Any]], planned: Sequence[tuple[str, ...]]
+) -> list[tuple[str, str]]:
+    """What may be wrong with the build: the section that shows it, and a few words."""
+    chat = report.get("conversations") or {}
+    n_special = sum(n for of in report["special_texts"].values() for n in of.values())
+    found = [
+        ("gates", sum(not one["holds"] for one in gates), "gate does not hold", "gates do not hold"),
+        ("left-out", report["documents_bad"], "document is in the quarantine", "documents are in the quarantine"),
+        ("left-out", report["shards_damaged"], "file is damaged", "files are damaged"),
+        ("special-texts", n_special, "text of a special token in the sample", "texts of special tokens in the sample"),
+        ("conversations", chat.get("without_trained", 0), "conversation trains nothing", "conversations train nothing"),
+        ("conversations", sum(chat.get("cut", {}).values()), "conversation is cut", "conversations are cut"),
+        (
+            "plan",
+            sum(row[-1] == "outside" for row in planned),
+            "planned quantity was wrong",
+            "planned quantities were wrong",
+        ),
+    ]
+    words = [(section, f"{n:,} {one if n == 1 else many}") for section, n, one, many in found if n]
+    if report.get("not_reached"):
+        words.append(("vocabulary", "the vocabulary was not reached"))
+    return words
+
+
+def _headings(body: str) -> list[tuple[str, str]]:
+    """The id and the words of each section."""
+    return _HEADING.findall(body)
 
 
 def _groups(report: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -151,7 +209,14 @@ def _template() -> "Template":
         lstrip_blocks=True,
         finalize=_printable,
     )
-    jinja.filters |= {"number": _number, "percent": _percent, "size": size, "token": _token, "weight": words_of_weight}
+    jinja.filters |= {
+        "headings": _headings,
+        "number": _number,
+        "percent": _percent,
+        "size": size,
+        "token": _token,
+        "weight": words_of_weight,
+    }
     return jinja.get_template("report.html.jinja")
 
 

@@ -187,7 +187,7 @@ def _chart(
         "height": height,
         "background": "transparent",
         "config": {
-            "font": "sans-serif",
+            "font": "system-ui, sans-serif",
             "padding": {"left": 12, "right": 12, "top": 5, "bottom": 5},
             "view": {"stroke": None},
             "axis": axis | fonts,

@@ -50,12 +50,12 @@ def write_report(checked: Reported, params: Validate, published: Callable[[], Pu
     _write_json({name: measures[of] for name, of in METRICS.items() if measures[of] is not None}, root / METRICS_FILE)
     for name, (columns, rows) in _plots(report).items():
         _write_csv(columns, rows, root / PLOTS_DIRECTORY / name)
-    is_compared = any("published" in gate for gate in params.gates)
-    outcomes = check_gates(params.gates, measures, published() if is_compared else None)
+    last = published() if any("published" in gate for gate in params.gates) else None
+    outcomes = check_gates(params.gates, measures, last)
     _write_json([outcome.as_json() for outcome in outcomes], root / GATES_FILE)
     _tell(outcomes)
     if not all(outcome.holds for outcome in outcomes):
-        write_page(root, [])
+        write_page(root, [], published=last)
     refuse_broken(outcomes)
 
 

@@ -11,11 +11,12 @@ import tokenmill
 from tokenmill.analysis.beside import beside, own_tokenizer
 from tokenmill.analysis.info import info, lines_of
 from tokenmill.dataset.manifest import read_manifest
+from tokenmill.dataset.numbered import Documents
 from tokenmill.dataset.tables import DOCUMENTS_FILE, TOKENS_PER_ID_FILE
 from tokenmill.errors import ParamsError, TokenmillError
 from tokenmill.layout import TABLES_DIRECTORY, TOKENIZER_DIRECTORY
 from tokenmill.tokenizer.tokenizer import Tokenizer
-from tokenmill.view.documents import DocumentIndex, Documents
+from tokenmill.view.document_index import DocumentIndex
 from tokenmill.view.search import finder
 from tokenmill.view.vocabulary import Vocabulary
 from tokenmill_reader.boundaries import NO_LABEL

@@ -1,4 +1,4 @@
-"""The documents of a dataset and their rows of the document index, by their numbers; one row group is read at a time."""
+"""The rows of the document index by the numbers of the documents; one row group is read at a time."""
 
 from bisect import bisect_right
 from functools import lru_cache
@@ -11,29 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tokenmill.analysis.locate import reading
-from tokenmill.dataset.manifest import Manifest
 from tokenmill.errors import ValidationError
-from tokenmill_reader.array_types import Ids, Longs
-from tokenmill_reader.blocks import Blocks
 from tokenmill_reader.checked_parquet import parquet_file
-from tokenmill_reader.open_parts import Place
-from tokenmill_reader.parquet_parts import ParquetParts
 
 _GROUPS_HELD_MAX = 4
 _SCAN_ROWS_MAX = 1 << 22  # that one search for an id reads
-
-
-class Documents(Blocks):
-    """The documents of a dataset in its own order, from the documents' own files."""
-
-    def __init__(self, dataset: Path, manifest: Manifest) -> None:
-        shards = [(dataset / one.name.removesuffix(".parquet"), one) for one in manifest.shards]
-        places = [Place(path.parent, path.name, one.n_documents, one.n_tokens) for path, one in shards]
-        super().__init__(ParquetParts(places, manifest.has_mask))
-
-    def take(self, indexes: Longs) -> list[Ids]:
-        """The ids of these documents, as TokenDataset.take gives them."""
-        return self.items(indexes)
 
 
 class DocumentIndex:
