@@ -1,10 +1,12 @@
-"""Ids and masks of conversations are those of transformers 4; tests/chat compares them with transformers 5."""
+"""Ids and masks of conversations are those of transformers 4, and for published templates of TRL; tests/chat has transformers 5."""
 
 import json
 import os
 import random
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from datetime import date
+from importlib.util import find_spec
+from itertools import groupby, islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,21 @@ import pytest
 import transformers
 
 from tests.builders.chats import VARIABLES, a_conversation, canonical, encoder, peer, told
+from tests.chat.families import FAMILIES, conversations, tokenizer, tokenizer_json
 from tokenmill import Tokenizer
 from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text
+from tokenmill.chat.rendering import ChatSettings
+from tokenmill.errors import ChatError
 
 SHARED = Path(__file__).parents[2] / "shared"
 CORPUS = SHARED / "corpus/instruct.jsonl.zst"
 QWEN3 = SHARED / "tokenizers/qwen3/tokenizer.json"
+
+PUBLISHED = Path((find_spec("trl").submodule_search_locations or [""])[0]) / "chat_templates"  # type: ignore[union-attr]
+"""Templates of model families as they are published, and beside some of them one with generation tags by the authors of TRL."""
+HEADER_OF_A_GOING_TURN = "<|tool_response><|turn>model\n"
+"""What diffusion_gemma writes after a tool's result, and never as the prompt for an answer."""
 
 Talk = tuple[list[dict[str, Any]], list[Any] | None]
 
@@ -67,3 +77,50 @@ def test_every_row_of_a_corpus_is_as_from_transformers() -> None:
     while some := list(islice(left, 512)):
         assert_as_transformers(one, own, "qwen3", some)
     assert len(talks) == 15_494
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in PUBLISHED.glob("*.jinja") if "_training" not in path.stem)
+)
+def test_published_templates_give_the_ids_of_transformers_and_the_masks_of_trl(name: str, tmp_path: Path) -> None:
+    """TRL trains, beside what an answer adds to its prompt, white space behind the end, and beginnings that the prompt writes."""
+    template = (PUBLISHED / f"{name}.jinja").read_text(encoding="utf-8")
+    tagged = PUBLISHED / f"{name}_training.jinja"
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json(), encoding="utf-8")
+    variables = {"bos_token": "<s>", "eos_token": "<|im_end|>"}
+    own = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"), **variables)
+    one = ChatEncoder(tokenizer(), ChatSettings(template, "assistant", variables, date=date.today().isoformat()), name)
+    n_compared = 0
+    for messages, tools in conversations(FAMILIES["Qwen3"]).values():
+        messages = [{key: value for key, value in message.items() if value is not None} for message in messages]
+        try:
+            found = one.encode_batch(pa.array([canonical(messages, tools)], pa.large_string()))
+        except ChatError:
+            continue  # refused: tests/chat holds when
+        n_compared += 1
+        ids, mask = found.input_ids[0].as_py(), found.loss_mask[0].as_py()
+        messages = [
+            message | ({"thinking": message["reasoning_content"]} if "reasoning_content" in message else {})
+            for message in messages
+        ]
+        given: dict[str, Any] = {"tools": tools, "return_dict": True, "tokenize": True}
+        assert ids == own.apply_chat_template(messages, chat_template=template, **given)["input_ids"]
+        if not tagged.exists():
+            continue
+        text = tagged.read_text(encoding="utf-8")
+        wanted = own.apply_chat_template(messages, chat_template=text, return_assistant_tokens_mask=True, **given)
+        if wanted["input_ids"] != ids:
+            continue  # TRL's writes earlier reasoning, too
+        given["tokenize"] = given["return_dict"] = False
+        asked = [*takewhile(lambda message: message["role"] != "assistant", messages)]
+        prompt = own.apply_chat_template(asked, chat_template=template, add_generation_prompt=True, **given)
+        theirs = wanted["assistant_masks"]
+        assert "".join(only(own, ids, mask, theirs)) in ("", HEADER_OF_A_GOING_TURN)
+        assert all(not more.strip() or more.strip() in prompt for more in only(own, ids, theirs, mask))
+    assert n_compared or name == "llava_next"  # which takes no text alone
+
+
+def only(own: Any, ids: Sequence[int], mask: Sequence[int], other: Sequence[int]) -> Iterator[str]:
+    """The texts that one mask trains and another one does not."""
+    runs = groupby(zip(ids, mask, other, strict=True), key=lambda token: (token[1], token[2]))
+    return (own.decode([id for id, _, _ in run]) for (is_here, is_there), run in runs if is_here and not is_there)
