@@ -117,7 +117,11 @@ class Project:
         with self.edited("params.yaml") as params:
             for name, value in changes.items():
                 section, _, key = name.partition("__")
-                (params[section] if key else params)[key or section] = value
+                (params.setdefault(section, {}) if key else params)[key or section] = value
+
+    def set_yaml(self, **changes: str) -> None:
+        """Changes params.yaml like `set`, to values that are YAML."""
+        self.set(**{name: YAML(typ="safe").load(value) for name, value in changes.items()})
 
     def depend(self, name: str, *stages: str) -> None:
         """Names a file in the deps of stages in dvc.yaml."""

@@ -17,6 +17,7 @@ from tests.conftest import REPOSITORY, Project
 from tokenmill.cli.main import make_parser
 from tokenmill.config.lockfile import Lock, Pin
 from tokenmill.error_pages import error_pages
+from tokenmill.project.parameters import keys, stages_after
 
 RECORDS = sorted(record.DIRECTORY.glob("*.json"))
 
@@ -32,21 +33,20 @@ def test_the_page_of_the_command_line_has_every_command_and_option() -> None:
 
 def test_the_page_of_parameters_has_every_key_with_its_value_and_meaning() -> None:
     page = parameters.page()
-    text = (REPOSITORY / "params.yaml").read_text(encoding="utf-8")
-    meanings = parameters.meanings_of(text)
-    for key in parameters.key_names():
-        assert f"| `{key.split('.')[1]}` |" in page.split(f"## {key.split('.')[0]}\n")[1]
-        assert meanings.get(key), f"{key}: params.yaml says nothing of it"
+    for name, key in keys().items():
+        section, _, rest = name.partition(".")
+        assert f"| `{rest or section}` |" in page.split(f"## {section}\n")[1]
+        assert key.meaning and key.example, name
     assert "| `data/raw/**/*` |" in page
 
 
 def test_a_parameter_runs_the_stages_that_read_it_and_those_behind_them() -> None:
-    everything = ["count", "train-vocab", "encode", "validate"]
-    assert parameters.stages_after("count.pattern") == everything
-    assert parameters.stages_after("train_vocab.vocab_size") == everything[1:]
-    assert parameters.stages_after("encode.formats") == everything[2:]
-    assert parameters.stages_after("validate.sample_documents") == everything[3:]
-    assert parameters.stages_after("run.workers") == []
+    everything = ("count", "train-vocab", "encode", "validate")
+    assert stages_after("count.pattern") == everything
+    assert stages_after("train_vocab.vocab_size") == everything[1:]
+    assert stages_after("encode.formats") == everything[2:]
+    assert stages_after("validate.sample_documents") == everything[3:]
+    assert stages_after("run.workers") == ()
 
 
 def test_each_error_code_has_a_section_with_an_anchor() -> None:

@@ -9,7 +9,7 @@ from tests.builders.chats import VARIABLES, bare, encoded, learned, tokenizer, t
 from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.named import template_text
 from tokenmill.chat.rendering import ChatSettings
-from tokenmill.config.encode_params import AnswerPart, Chat
+from tokenmill.config.chat_params import AnswerPart, Chat
 
 CALL = {"type": "function", "function": {"name": "weather", "arguments": {"city": "東京"}}}
 ANSWERS: dict[str, dict[str, Any]] = {

@@ -18,7 +18,7 @@ from tests.builders.chats import canonical
 from tests.chat.families import FAMILIES, Family, conversations, tokenizer, tokenizer_json
 from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.rendering import ChatSettings
-from tokenmill.config.encode_params import AnswerPart, Turns
+from tokenmill.config.chat_params import AnswerPart, Turns
 from tokenmill.corpus.reader import Batch
 from tokenmill.errors import ChatError
 

@@ -22,7 +22,7 @@ from tests.builders.chats import (
 from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.rendering import ChatSettings
 from tokenmill.chat.template import ChatTemplate, regions
-from tokenmill.config.encode_params import Chat
+from tokenmill.config.chat_params import Chat
 from tokenmill.corpus.conversations import of_messages
 from tokenmill.errors import ChatError, TemplateError
 

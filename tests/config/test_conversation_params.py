@@ -41,26 +41,15 @@ def test_without_them_documents_are_texts(tmp_path: Path) -> None:
     assert params(tmp_path).source.conversations is None
 
 
-def test_a_params_file_that_lacks_them_is_read(tmp_path: Path) -> None:
-    text = (REPOSITORY / "params.yaml").read_text(encoding="utf-8")
-    kept = [line for line in text.splitlines() if not line.startswith(tuple(f"  {key}:" for key in KEYS))]
-    (tmp_path / "params.yaml").write_text("\n".join(kept), encoding="utf-8")
-    assert len(kept) < len(text.splitlines())
-    assert load_params(tmp_path / "params.yaml") == params(tmp_path)
-
-
 def test_a_column_of_messages_or_a_template_makes_conversations(tmp_path: Path) -> None:
     assert of_sources(params(tmp_path, messages_column="m", tools_column="t")) == {None: Conversations("m", "t", None)}
     assert of_sources(params(tmp_path, template=ALPACA)) == {None: OF_ALPACA}
 
 
 def test_the_messages_of_a_template_have_one_order_whatever_that_of_the_file(tmp_path: Path) -> None:
-    text = (REPOSITORY / "params.yaml").read_text(encoding="utf-8")
     template = '{assistant: "{a}", developer: "{d}", user: "{u}", system: "{s}"}'
     (tmp_path / "params.yaml").write_text(
-        text.replace("  template: null ", f"  template: {template} ")
-        .replace("  chat: null ", "  chat: {template: chatml} ")
-        .replace('  end_of_document: "<|endoftext|>" ', "  end_of_document: null "),
+        f"source: {{template: {template}}}\nencode: {{chat: {{template: chatml}}, end_of_document: null}}\n",
         encoding="utf-8",
     )
     found = load_params(tmp_path / "params.yaml").source.conversations
@@ -140,14 +129,8 @@ def test_a_wrong_value_names_key_found_and_allowed(tmp_path: Path, case: str) ->
 
 
 def with_variables(folder: Path, variables: str) -> Params:
-    text = (REPOSITORY / "params.yaml").read_text(encoding="utf-8")
-    for key, value in {
-        "  messages_column: null ": "  messages_column: m ",
-        '  end_of_document: "<|endoftext|>" ': "  end_of_document: null ",
-        "  chat: null ": f"  chat: {{template: chatml, variables: {variables}}} ",
-    }.items():
-        assert key in text
-        text = text.replace(key, value)
+    chat = f"{{template: chatml, variables: {variables}}}"
+    text = f"source: {{messages_column: m}}\nencode: {{end_of_document: null, chat: {chat}}}\n"
     (folder / "params.yaml").write_text(text, encoding="utf-8")
     return load_params(folder / "params.yaml")
 

@@ -2,20 +2,24 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from docs.generated.parameters import meanings_of
+from tests.builders.full_params import full_params
 from tests.conftest import REPOSITORY
 from tokenmill.config.load_params import load_params
+from tokenmill.config.params import Params
+from tokenmill.config.section import fields_of, model_of
 from tokenmill.config.yaml_mistakes import mistake
 from tokenmill.errors import ParamsError, TokenmillDeprecationWarning
-from tokenmill.format_facts import FORMATS
 from tokenmill.pretokenizers.patterns import names
+from tokenmill.project.parameters import keys
 
-DELIVERED = (REPOSITORY / "params.yaml").read_text(encoding="utf-8")
+DELIVERED = full_params()
 
 
 def changed(tmp_path: Path, old: str, new: str) -> Path:
@@ -31,11 +35,63 @@ def test_the_delivered_params_are_valid() -> None:
     assert params.source.glob == ["data/raw/**/*"]
 
 
-def test_params_yaml_names_every_format_and_every_split_pattern() -> None:
-    """A project has this file, and not our pages."""
-    remarks = meanings_of(DELIVERED)
-    assert [name for name in FORMATS if not re.search(rf"\b{name}\b", remarks["encode.formats"])] == []
-    assert [name for name in names() if not re.search(rf"\b{name}\b", remarks["count.pattern"])] == []
+def test_a_key_that_is_missing_has_its_default(tmp_path: Path) -> None:
+    full = load_params(changed(tmp_path, "sources: {}", "sources: {}"))
+    (tmp_path / "params.yaml").write_text("source: {}", encoding="utf-8")
+    assert load_params(tmp_path / "params.yaml") == load_params(REPOSITORY / "params.yaml") == full
+
+
+def test_a_default_that_does_not_go_with_another_key_is_told(tmp_path: Path) -> None:
+    text = "source: {unit_bytes_min: 99000000}\ntrain_vocab: {special_tokens: [<e>]}\n"
+    (tmp_path / "params.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ParamsError) as error:
+        load_params(tmp_path / "params.yaml")
+    large, end = str(error.value).splitlines()
+    assert "source.unit_bytes_max: found 64000000; allowed: unit_bytes_min (99000000) or more" in large
+    assert "encode.end_of_document: found '<|endoftext|>'; allowed: one of train_vocab.special_tokens" in end
+
+
+GO_WITH: dict[str, dict[str, Any]] = {
+    "source.tools_column": {"messages_column": "messages"},
+    "tokenizer.version": {"name": "tokenizer"},
+    "encode.split_group": {"splits": {"train": 1.0}},
+    "encode.chat": {"end_of_document": None},
+    "run.address": {"engine": "dask"},
+}
+
+
+def test_the_example_of_a_key_is_allowed() -> None:
+    for name, key in keys().items():
+        model: Any = Params
+        *around, last = name.replace(".NAME", "").split(".")
+        for part in around:
+            model = model_of(dict(fields_of(model))[part].annotation)
+        value = YAML(typ="safe", pure=True).load(key.example.replace("SHA256", "a" * 64))
+        try:
+            model.model_validate({**GO_WITH.get(name, {}), last: value})
+        except ValidationError as error:
+            assert [one["msg"] for one in error.errors() if one["loc"][0] == last] == [], name
+
+
+def test_the_meaning_of_a_pattern_names_every_split_pattern() -> None:
+    meaning = keys()["count.pattern"].meaning
+    assert [name for name in names() if not re.search(rf"\b{name}\b", meaning)] == []
+
+
+def test_the_remarks_of_a_new_project_are_those_of_the_keys() -> None:
+    text = (REPOSITORY / "params.yaml").read_text(encoding="utf-8")
+    assert max(map(len, text.splitlines())) <= 100
+    remarks, section = {}, ""
+    for line in text.splitlines():
+        if found := re.match(r"(  )?(\w+):(?: +(.*?) +# (.*))?$", line):
+            section = section if found[1] else f"{found[2]}."
+            name = f"{section}{found[2]}" if found[1] else found[2]
+            if found[4]:
+                remarks[name] = found[4]
+                assert found[3] == keys()[name].default
+                remark = found[4].replace(f", like {keys()[name].example}", "")
+                assert re.match(rf"{re.escape(remark)}([.,:;]|$)", keys()[name].meaning), name
+    assert len(remarks) == 20
 
 
 @pytest.mark.parametrize(
@@ -46,7 +102,7 @@ def test_params_yaml_names_every_format_and_every_split_pattern() -> None:
         ("[mds]", "  file_bytes: null", 1 << 26),
         ("[megatron, llmc]", "  file_bytes: null", 200_000_000),
         ("[litdata]", "  file_bytes: 1073741824", 1 << 30),  # as every params.yaml of version 0.1 says
-        ("[litdata]", "", 1 << 30),
+        ("[litdata]", "", 1 << 26),
     ],
 )
 def test_null_stands_for_the_smallest_file_that_readers_like_and_old_projects_keep_theirs(
@@ -85,7 +141,8 @@ def test_a_key_that_is_deprecated_is_read_with_a_warning_that_names_the_version_
             "<|endoftext|>",
         ),
         ('["<|endoftext|>"]', '["<|endoftext|>", "<|endoftext|>"]', "train_vocab.special_tokens", "every token once"),
-        ("  pattern: gpt2", "  what: gpt2", "count.pattern: missing", "Copy its line"),
+        ("pack: null", "pack: {mode: none}", "encode.pack.length: missing", "`tokenmill params encode.pack.length`"),
+        ("sources: {}", "sources: {a: {}}", "sources.a.glob: missing", "like data/raw/a/**/*"),
         ("  pack: null", "  pack: {length: 8}", "encode.pack.mode: missing", "allowed: none, concat, best_fit"),
         ("glob: data/raw/**/*", "glob: null", "source.glob: found null", "a glob, or a list of globs"),
         (
@@ -95,7 +152,7 @@ def test_a_key_that_is_deprecated_is_read_with_a_warning_that_names_the_version_
             "allowed: null",
         ),
         ("store_gb_max: 50", "store_gb_max: .inf", "run.store_gb_max: found inf", "a finite number"),
-        ("run: ", "runs: ", "runs: unknown key", "Did you mean run?"),
+        ("run:", "runs:", "runs: unknown key", "Did you mean run?"),
         ("  pattern: gpt2", "  pattern: [", "line ", "not valid YAML"),
     ],
 )

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.builders.teams import build, cli, make_team
-from tests.conftest import REPOSITORY, Project, make_project
+from tests.conftest import Project, make_project
 from tokenmill.config.load_params import load_params
 from tokenmill.config.source_params import _OF_THE_INDEX
 from tokenmill.config.sources import DocumentSource
@@ -175,13 +175,12 @@ def test_plain_text_has_no_columns(tmp_path: Path) -> None:
 
 
 def test_columns_of_the_index_and_columns_twice_are_refused(tmp_path: Path) -> None:
-    delivered = (REPOSITORY / "params.yaml").read_text(encoding="utf-8")
     for value, message in (
         ("[sha256]", "the document index has a column of this name"),
         ("[a, a]", "each of them once"),
     ):
         path = tmp_path / "params.yaml"
-        path.write_text(delivered.replace("keep_columns: []", f"keep_columns: {value}"), encoding="utf-8")
+        path.write_text(f"source: {{keep_columns: {value}}}\n", encoding="utf-8")
         with pytest.raises(ParamsError, match=message):
             load_params(path)
     assert set(index_schema(True, True, True, True).names) <= set(_OF_THE_INDEX)

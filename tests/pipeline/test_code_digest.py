@@ -7,7 +7,6 @@ import json
 import shutil
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -16,6 +15,7 @@ from tests.conftest import REPOSITORY, Project
 from tokenmill.layout import DOCUMENT_STAGES
 from tokenmill.pipeline.code_digest import AFTER_UNITS, READER, ROOMS, code_digest, output_digest
 from tokenmill.pipeline.normal_form import normal_form
+from tokenmill.project.parameters import keys, sections
 
 PACKAGE = REPOSITORY / "tokenmill"
 LOCK = "tokenmill.lock"  # what it pins is data
@@ -259,21 +259,22 @@ def test_a_command_is_a_constant(stage: str) -> None:
     assert STAGES[stage]["cmd"] == f"tokenmill build --only {stage}"
 
 
-def keys(params: Any) -> set[str]:
-    return set(params) | {key for value in params.values() if isinstance(value, dict) for key in keys(value)}
-
-
 def test_no_parameter_has_a_name_that_dvc_leaves_out_of_its_run_cache() -> None:
     """DVC drops `size` and `nfiles` from the key (treeverse/dvc#10296), and restores stale outputs."""
-    params = YAML(typ="safe", pure=True).load((REPOSITORY / "params.yaml").read_text(encoding="utf-8"))
-    assert not keys(params) & {"size", "nfiles"}
+    assert not {part for name in keys() for part in name.split(".")} & {"size", "nfiles"}
 
 
 def test_every_parameter_that_decides_bytes_is_tracked() -> None:
-    params = YAML(typ="safe", pure=True).load((REPOSITORY / "params.yaml").read_text(encoding="utf-8"))
     tracked = {name for stage in STAGES.values() for name in stage["params"] if "." not in name}
-    assert tracked == set(params) - {"run", "refresh", "publish"}
+    assert tracked == set(sections()) - {"run", "refresh", "publish"}
     assert "publish.license" in STAGES["train-vocab"]["params"]
+
+
+def test_a_new_project_has_the_keys_that_dvc_yaml_names() -> None:
+    """DVC runs no stage of which params.yaml lacks a key."""
+    params = YAML(typ="safe", pure=True).load((REPOSITORY / "params.yaml").read_text(encoding="utf-8"))
+    for section, _, key in (name.partition(".") for stage in STAGES.values() for name in stage["params"]):
+        assert section in params and (not key or key in params[section]), f"{section}.{key}"
 
 
 def test_the_stages_that_read_the_documents_are_those_that_the_readme_of_the_data_names() -> None:

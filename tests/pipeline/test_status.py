@@ -259,3 +259,22 @@ def test_another_code_of_the_same_files_is_told_as_a_library_if_it_is_one(projec
     assert code_changes(project.root)["count"].words == f"code changed: tokenmill 0.0.9 → {tokenmill.__version__}"
     pin_code(project.root)
     assert code_changes(project.root) == {}
+
+
+def test_a_default_that_is_written_or_left_out_runs_nothing_but_dvc_needs_the_keys_that_it_names(
+    project: Project,
+) -> None:
+    project.build()
+    project.set(train_vocab__forbid=[], encode__shuffle=None, validate__sample_documents=32)
+    with project.edited("params.yaml") as params:
+        del params["encode"]["pack"]
+    assert project.cli("status").returncode == 0
+    project.set(train_vocab__protect=["ab"])
+    assert "train-vocab  to do: parameter train_vocab.protect changed\n" in project.cli("status").stdout
+    with project.edited("params.yaml") as params:
+        del params["train_vocab"]["trim"]
+    done = project.cli("build")
+    assert done.returncode == 2
+    assert (
+        "error[TM103]: params.yaml: train_vocab.trim is missing, which dvc.yaml names among the params" in done.stderr
+    )

@@ -26,16 +26,8 @@ def made(tmp_path: Any, by: str = "lang", parity: str = "{variant: base}", rows:
         (project.root / "data/raw" / folder).mkdir(parents=True)
         lines = [json.dumps({"id": f"{folder}{i}", "lang": lang, "text": text}) for i, (lang, text) in enumerate(some)]
         (project.root / "data/raw" / folder / "0.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    path = project.root / "params.yaml"
-    text = path.read_text(encoding="utf-8").replace("engine: threads", "engine: inline", 1)
-    for old, new in (
-        ("vocab_size: 16384", "vocab_size: 290"),
-        ("by: null", f"by: {by}"),
-        ("parity: null", f"parity: {parity}"),
-    ):
-        assert old in text
-        text = text.replace(old, new, 1)
-    path.write_text(text, encoding="utf-8")
+    project.set(run__engine="inline", train_vocab__vocab_size=290)
+    project.set_yaml(count__by=by, train_vocab__parity=parity)
     return project
 
 

@@ -21,23 +21,9 @@ def made(tmp_path: Path, superwords: str = "{transition: 0.5, words_max: 3}", pa
         (project.root / "data/raw" / name).mkdir(parents=True)
         lines = [json.dumps({"id": f"{name}{i}", "text": text}) for i, text in enumerate(texts)]
         (project.root / "data/raw" / name / "0.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    change(
-        project,
-        ("engine: threads", "engine: inline"),
-        ("vocab_size: 16384", "vocab_size: 277"),
-        ("superwords: null           # for", f"superwords: {pattern} # for"),
-        ("superwords: null           # {", f"superwords: {superwords} # {{"),
-    )
+    project.set(run__engine="inline", train_vocab__vocab_size=277)
+    project.set_yaml(count__superwords=pattern, train_vocab__superwords=superwords)
     return project
-
-
-def change(project: Project, *pairs: tuple[str, str]) -> None:
-    path = project.root / "params.yaml"
-    text = path.read_text(encoding="utf-8")
-    for old, new in pairs:
-        assert old in text
-        text = text.replace(old, new, 1)
-    path.write_text(text, encoding="utf-8")
 
 
 def training_of(project: Project) -> Any:
@@ -70,7 +56,7 @@ def test_a_build_learns_tokens_of_several_words_and_its_dataset_is_right(tmp_pat
         assert "transition 0.5, words_max 3" in (project.root / page).read_text(encoding="utf-8")
     assert cli(project, "verify", "data/tokens").returncode == 0
     assert json.loads(cli(project, "plan", "--json").stdout)["result"]["notes"] == []
-    change(project, ("vocab_size: 277", "vocab_size: 276"))
+    project.set(train_vocab__vocab_size=276)
     [note] = json.loads(cli(project, "plan", "--json").stdout)["result"]["notes"]
     saved = 1 - training["n_text_tokens"] / training["superwords"]["n_text_tokens_before"]
     assert f"The last training's save {saved:.0%} of the tokens of its first phase" in note
@@ -88,7 +74,7 @@ def test_a_plan_before_the_first_build_says_that_superwords_are_left_out(tmp_pat
 def test_a_changed_number_of_words_counts_nothing_again_and_keeps_the_first_phase(tmp_path: Path) -> None:
     project = made(tmp_path)
     assert cli(project, "build").returncode == 0
-    change(project, ("words_max: 3", "words_max: 2"))
+    project.set(train_vocab__superwords={"transition": 0.5, "words_max": 2})
     done = cli(project, "build")
     assert done.returncode == 0, done.stderr
     started = [line.split(",")[0] for line in done.stderr.splitlines() if ": started" in line]
@@ -108,7 +94,7 @@ def test_a_pattern_that_makes_no_superwords_is_warned_of_at_the_end(tmp_path: Pa
 
 def test_counts_that_nothing_uses_are_said_when_a_build_begins(tmp_path: Path) -> None:
     project = made(tmp_path, superwords="null")
-    change(project, ("by: null  ", "by: sources  "))
+    project.set(count__by="sources")
     done = cli(project, "build", "--only", "count")
     assert done.returncode == 0, done.stderr
     assert "count.superwords is counted but not used" in done.stderr
@@ -117,7 +103,7 @@ def test_counts_that_nothing_uses_are_said_when_a_build_begins(tmp_path: Path) -
 
 def test_weights_count_sentences_as_often(tmp_path: Path) -> None:
     project = made(tmp_path)
-    change(project, ("weights: {}", "weights: {data/raw/one/*: 3, data/raw/two/*: 0}"))
+    project.set(count__weights={"data/raw/one/*": 3, "data/raw/two/*": 0})
     assert cli(project, "build", "--only", "count").returncode == 0
     counts = read_counts(project.root / "data/counts/superwords.parquet").to_pydict()
     assert dict(zip(counts["pretoken"], counts["count"], strict=True)) == {text.encode(): 3 for text in TEXTS[:2]}
@@ -126,32 +112,22 @@ def test_weights_count_sentences_as_often(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("superwords", "pattern", "more", "words"),
     [
-        ("{transition: 0.5}", "null", (), "superwords: found without count.superwords"),
-        ("{transition: 1.5}", "superbpe", (), "transition"),
-        ("{words_max: 1}", "superbpe", (), "words_max"),
-        ("{transition: 0.99}", "superbpe", (), "leaves none of the 20 learned tokens"),
-        ("{transition: 0.5}", "gpt2", (), "found 'gpt2', which cuts text between words"),
-        (
-            "{transition: 0.5}",
-            "superbpe",
-            (("score: count", "score: wordpiece"),),
-            "found together with score: wordpiece",
-        ),
-        (
-            "{transition: 0.5}",
-            "superbpe",
-            (("vocab_sizes: []", "vocab_sizes: [260]"),),
-            "found together with vocab_sizes",
-        ),
-        ("null", "superbpe", (("weights: {}", 'weights: {data/raw/one/*: "1/2"}'),), "only with whole weights"),
-        ("null", '"(x"', (), "count.superwords"),
+        ("{transition: 0.5}", "null", {}, "superwords: found without count.superwords"),
+        ("{transition: 1.5}", "superbpe", {}, "transition"),
+        ("{words_max: 1}", "superbpe", {}, "words_max"),
+        ("{transition: 0.99}", "superbpe", {}, "leaves none of the 20 learned tokens"),
+        ("{transition: 0.5}", "gpt2", {}, "found 'gpt2', which cuts text between words"),
+        ("{transition: 0.5}", "superbpe", {"train_vocab__score": "wordpiece"}, "found together with score: wordpiece"),
+        ("{transition: 0.5}", "superbpe", {"train_vocab__vocab_sizes": [260]}, "found together with vocab_sizes"),
+        ("null", "superbpe", {"count__weights": {"data/raw/one/*": "1/2"}}, "only with whole weights"),
+        ("null", '"(x"', {}, "count.superwords"),
     ],
 )
 def test_what_does_not_fit_is_one_error(
-    tmp_path: Path, superwords: str, pattern: str, more: tuple[tuple[str, str], ...], words: str
+    tmp_path: Path, superwords: str, pattern: str, more: dict[str, Any], words: str
 ) -> None:
     project = made(tmp_path, superwords, pattern)
-    change(project, *more)
+    project.set(**more)
     done = cli(project, "build")
     assert done.returncode == 2
     assert words in done.stderr

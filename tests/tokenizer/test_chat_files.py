@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 from tests.builders.chats import DOCUMENTS, TOOLS, canonical, told
 from tokenmill import Tokenizer
-from tokenmill.config.encode_params import Chat
+from tokenmill.config.chat_params import Chat
 from tokenmill.errors import ChatError, ParamsError, TokenizerError
 from tokenmill.stages.encode_chat import chat_encoder, chat_entry
 from tokenmill.tokenizer.chat_files import copy_chat_files, special_names

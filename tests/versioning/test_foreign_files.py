@@ -14,7 +14,7 @@ from tests.builders.teams import cli, make_team
 from tests.builders.trained import TOKENIZER
 from tests.conftest import Project, make_project
 from tokenmill.artifacts.golden_making import make_golden
-from tokenmill.config.training_params import TokenizerSource
+from tokenmill.config.publish_params import TokenizerSource
 from tokenmill.dataset.manifest import parse_manifest
 from tokenmill.errors import StorageError, ValidationError
 from tokenmill.storage import anywhere

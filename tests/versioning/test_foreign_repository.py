@@ -11,7 +11,7 @@ import pytest
 
 from tests.builders.teams import identify, run
 from tests.builders.trained import TOKENIZER
-from tokenmill.config.training_params import TokenizerSource
+from tokenmill.config.publish_params import TokenizerSource
 from tokenmill.errors import VersionsError
 from tokenmill.versioning.import_tokenizer import pin_anew
 from tokenmill.versioning.registry import Reference, fetch_version, find_version

@@ -11,7 +11,7 @@ from tests.builders.trained import TOKENIZER
 from tokenmill import Tokenizer
 from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.config.lockfile import read_pin, write_pin
-from tokenmill.config.training_params import TokenizerSource
+from tokenmill.config.publish_params import TokenizerSource
 from tokenmill.errors import VersionsError
 from tokenmill.versioning.import_tokenizer import import_pinned, pin_anew, refuse_changed
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.artifacts.model_card import Card
-from tokenmill.config.training_params import Refresh
+from tokenmill.config.publish_params import Refresh
 from tokenmill.corpus.scripts import characters_by_script
 from tokenmill.dataset.entries import OutputShard
 from tokenmill.dataset.manifest import Manifest

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tokenmill.chat.origins import SignedText
-from tokenmill.config.encode_params import AnswerPart
+from tokenmill.config.chat_params import AnswerPart
 
 _CLOSING_TAGS = (r"</[^<>]*>", r"\[/[^\[\]]*\]")
 _EMPTY_THINKING = re.compile(r".*</think>\s*", re.DOTALL)

@@ -24,7 +24,7 @@ from tokenmill.chat.stand_ins import strings_of
 from tokenmill.chat.template import ChatTemplate
 from tokenmill.chat.token_ranges import Flags
 from tokenmill.chat.turn_tokens import is_written, turn_tokens
-from tokenmill.config.encode_params import AnswerPart
+from tokenmill.config.chat_params import AnswerPart
 from tokenmill.corpus.reader import Batch
 from tokenmill.errors import ChatError, TemplateError
 from tokenmill.tokenizer.tokenizer import Tokenizer

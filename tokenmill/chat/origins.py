@@ -16,7 +16,7 @@ import msgspec
 
 from tokenmill.chat.answers import REASONING_KEYS, cut_thought
 from tokenmill.chat.conversation import Conversation
-from tokenmill.config.encode_params import AnswerPart
+from tokenmill.config.chat_params import AnswerPart
 
 _Side = Literal["content", "reasoning", "tool_calls", "name"]
 _SIDES: tuple[_Side, ...] = get_args(_Side)

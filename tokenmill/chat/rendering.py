@@ -12,7 +12,7 @@ from tokenmill.chat.conversation import Conversation, chosen, named
 from tokenmill.chat.locator import AnswerLocator, AnswerSpan
 from tokenmill.chat.stand_ins import Guard, Guarded, strings_of
 from tokenmill.chat.template import RENDER_ERRORS, ChatTemplate, Regions, regions
-from tokenmill.config.encode_params import AnswerPart, MaskRule, Turns
+from tokenmill.config.chat_params import AnswerPart, MaskRule, Turns
 from tokenmill.errors import ChatError
 
 _RENDERED_OF_NOTHING, _RENDERED_OF_A_CHARACTER = 1_000_000, 16

@@ -6,7 +6,7 @@ import msgspec
 import pyarrow as pa
 
 from tokenmill.chat.conversation import chosen, read_conversation
-from tokenmill.config.encode_params import MaskRule
+from tokenmill.config.chat_params import MaskRule
 from tokenmill.corpus.limits import BATCH_BYTES
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.text_digests import text_digests

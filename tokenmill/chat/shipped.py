@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tokenmill.chat.named import NAMED, TURN_ENDS, template_text
-from tokenmill.config.encode_params import Chat
+from tokenmill.config.chat_params import Chat
 from tokenmill.errors import ParamsError, did_you_mean
 from tokenmill.layout import TOKENIZER_DIRECTORY
 from tokenmill.tokenizer.chat_files import (

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 import tokenmill
-from tokenmill.cli import build, convert, dataset, help, plan, project, refresh, remap, uploads, versions
+from tokenmill.cli import build, convert, dataset, help, params, plan, project, refresh, remap, uploads, versions
 from tokenmill.cli.answer import STREAMS, Answer, Stdout, message_of, print_error, print_result
 from tokenmill.cli.log_records import without_passwords_in_logs
 from tokenmill.cli.parser import Commands, Parser, command_of
@@ -203,4 +203,5 @@ def make_parser() -> Parser:
     uploads.add_commands(commands)
     refresh.add_commands(commands)
     help.add_commands(commands)
+    params.add_commands(commands)
     return parser

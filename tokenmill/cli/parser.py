@@ -11,7 +11,7 @@ GROUPS = {
     "inspect": ("status", "info", "view", "locate", "verify", "check", "conform", "diff", "doctor"),
     "share": ("publish", "fetch", "convert", "draft-vocab", "remap", "upload", "download", "gc"),
     "schedule": ("refresh", "serve"),
-    "help": ("explain", "completion"),
+    "help": ("explain", "params", "completion"),
 }
 """The commands by group, in the order of the help."""
 

@@ -1,30 +1,25 @@
 """The section encode of params.yaml: the dataset and its files for training jobs."""
 
-import math
 from collections.abc import Iterable
-from datetime import date
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     ValidationInfo,
     field_validator,
 )
 
-from tokenmill.config.record import Record, as_yaml
-from tokenmill.config.source_params import SourceName, seen_by_dvc, share_or_number
+from tokenmill.config.chat_params import Chat
+from tokenmill.config.record import as_yaml
+from tokenmill.config.section import Section, key
+from tokenmill.config.source_params import SourceName
 from tokenmill.config.sources import DocumentSource
 from tokenmill.format_facts import FORMATS
 from tokenmill.layout import hub_split
 from tokenmill.special_tokens import SpecialTokensInText
 
 SplitName = SourceName
-MaskRule = Literal["assistant", "all", "last", "none"]  # which tokens of a conversation are trained
-Turns = Literal["together", "each", "pair"]  # one sample of a conversation, one for each trained message, two answers
-StopToken = Literal["trained", "next", "unchecked"]  # the special token at which a model stops
-AnswerPart = Literal["reasoning", "content", "tool_calls", "end"]  # what an answer consists of
 _SPLITS_MAX = 100
 _SHARES_OFF_MAX = 1e-9  # the allowed error of the sum of shares, since 0.98 + 0.01 + 0.01 is not 1 in floating point
 
@@ -43,22 +38,41 @@ def _special_or_null(token: str | None, info: ValidationInfo) -> str | None:
     return token
 
 
-class Shuffle(Record):
-    """The order of documents, or of packed sequences, in the files: one for each epoch."""
+class Shuffle(Section):
+    """The order of documents, or of packed sequences, in the files."""
 
-    seed: int = Field(ge=0, lt=2**63)
-    epochs: int = Field(default=1, ge=1)
+    seed: int = key(..., "the number that decides the order", "0", ge=0, lt=2**63)
+    epochs: int = key(1, "files for so many epochs, each in an order of its own", "3", ge=1)
 
 
-class Pack(Record):
+class Pack(Section):
     """How documents are packed into sequences of one length, and what happens to longer documents."""
 
-    length: int = Field(ge=2, lt=2**31)
-    mode: Literal["none", "concat", "best_fit"]
-    long: Literal["split", "cut", "drop"] = "split"
-    output: Literal["rows", "index"] = "rows"
-    pad: str | None = Field(default=None, min_length=1)
-    labels: bool = False
+    length: int = key(..., "the tokens of a sequence", "2048", ge=2, lt=2**31)
+    mode: Literal["none", "concat", "best_fit"] = key(
+        ...,
+        "best_fit: whole documents in as few sequences as it finds. concat: one after the other, cut wherever a sequence ends. "
+        "none: a sequence for each document",
+        "best_fit",
+    )
+    long: Literal["split", "cut", "drop"] = key(
+        "split", "documents over the length: split into several sequences, cut at the length, or dropped", "cut"
+    )
+    output: Literal["rows", "index"] = key(
+        "rows", "rows: a row for each sequence. index: which tokens make a sequence, beside the documents", "index"
+    )
+    pad: str | None = key(
+        None,
+        "the special token that fills sequences up, which formats need with best_fit and none if their readers forget where "
+        "sequences end; null: none",
+        '"<|endoftext|>"',
+        min_length=1,
+    )
+    labels: bool = key(
+        False,
+        "whether rows have the columns labels, the ids with -100 where nothing is to be learned, position_ids and seq_lengths",
+        "true",
+    )
 
     @field_validator("long")
     @classmethod
@@ -79,121 +93,74 @@ class Pack(Record):
         return _special_or_null(value, info) if isinstance(value, str) else value
 
 
-_OF_EVERY_RENDERING = ("messages", "tools", "documents", "add_generation_prompt")
-
-
-def _is_variable(name: str) -> str:
-    if name in _OF_EVERY_RENDERING:
-        raise ValueError(
-            f"found {name!r}; allowed: other names, since each conversation gives the template its own {name}"
-        )
-    return seen_by_dvc(name)
-
-
-def _as_variable(value: object) -> object:
-    is_plain = value is None or isinstance(value, str | bool | int | float)
-    if not is_plain or (isinstance(value, float) and not math.isfinite(value)):
-        raise ValueError(f"found {as_yaml(value)}; allowed: a text, a finite number, true, false or null")
-    return value
-
-
-VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_is_variable)]
-VariableValue = Annotated[str | bool | int | float | None, BeforeValidator(_as_variable)]
-
-
-def _no_date_of_yaml(value: object) -> object:
-    if isinstance(value, date):
-        raise ValueError(
-            f'found {value}; allowed: "{value:%Y-%m-%d}" in quotation marks, since DVC reads no dates of YAML'
-        )
-    return value
-
-
-def _is_day(text: str) -> str:
-    try:
-        if date.fromisoformat(text).isoformat() == text:
-            return text
-    except ValueError:
-        pass
-    raise ValueError(f'found {text!r}; allowed: a day such as "2025-01-31"')
-
-
-Day = Annotated[str, BeforeValidator(_no_date_of_yaml), AfterValidator(_is_day)]
-
-
-class Train(Record):
-    """The parts of an answer that are trained. `end`: the special token that ends the turn."""
-
-    reasoning: bool = True
-    content: bool = True
-    tool_calls: bool = True
-    end: bool = True
-
-    @property
-    def untrained(self) -> list[AnswerPart]:
-        """The names of the other parts."""
-        return [name for name in get_args(AnswerPart) if not getattr(self, name)]
-
-
-class Chat(Record):
-    """How conversations become text and which of their tokens are trained. `template`: `tokenizer` for the one that the tokenizer
-    comes with, the name of one of tokenmill's, or a file. `turns`: whether a conversation is one sample, or one for each of its
-    trained messages, with the messages up to it, or a pair of answers to one prompt. `train`: which parts of these messages are
-    trained. `train_key`: one more key by which messages say whether they are trained. `stop_token`: whether answers must end with
-    a special token that is trained, and whether the one behind them is. `date`: the day that the template writes by `strftime_now`;
-    None: it may not write one.
-    """
-
-    template: str = Field(min_length=1)
-    mask: MaskRule = "assistant"
-    turns: Turns = "together"
-    train: Train = Train()
-    train_key: str | None = Field(default=None, min_length=1)
-    stop_token: StopToken = "trained"
-    variables: dict[VariableName, VariableValue] = Field(default={})
-    date: Day | None = None
-    cut_max: Annotated[int | float, BeforeValidator(share_or_number)] = 0.01
-
-    @field_validator("turns")
-    @classmethod
-    def _each_has_an_end(cls, turns: Turns, info: ValidationInfo) -> Turns:
-        if turns == "each" and (mask := info.data.get("mask")) in ("all", "none"):
-            raise ValueError(
-                f"found 'each' with mask: {mask}; allowed: 'together', since a sample for each message trains that message alone"
-            )
-        if turns == "pair" and (mask := info.data.get("mask")) in ("all", "none"):
-            raise ValueError(
-                f"found 'pair' with mask: {mask}; allowed: with mask: last, since a pair trains its answers"
-            )
-        return turns
-
-    @field_validator("train")
-    @classmethod
-    def _trains_parts_of_answers(cls, train: Train, info: ValidationInfo) -> Train:
-        if train.untrained and (mask := info.data.get("mask")) in ("all", "none"):
-            raise ValueError(
-                f"found {train.untrained[0]}: false with mask: {mask}; allowed: with mask: assistant or last"
-            )
-        if len(train.untrained) == len(get_args(AnswerPart)):
-            raise ValueError("found every part false; allowed: at least one that is true, or mask: none")
-        return train
-
-
-class Encode(Record):
+class Encode(Section):
     """The files of the token dataset: their formats, splits and order, and the special tokens in them."""
 
-    formats: list[Annotated[str, AfterValidator(is_format)]] = Field(min_length=1)
-    file_bytes: int | None = Field(default=1 << 30, ge=1 << 16, le=1 << 40)
-    min_parts: int | None = Field(default=None, ge=1, le=1 << 16)
-    splits: dict[SplitName, Annotated[float, Field(gt=0, le=1)]] = Field(default={})
-    split_group: str | None = Field(default=None, min_length=1)
-    shuffle: Shuffle | None = None
-    pack: Pack | None = None
-    vocab_sizes: list[Annotated[int, Field(gt=0)]] = Field(default=[])
-    begin_of_document: str | None = None
-    end_of_document: str | None
-    special_tokens_in_text: SpecialTokensInText
-    chat: Chat | None = None
+    formats: list[Annotated[str, AfterValidator(is_format)]] = key(
+        ["parquet"],
+        "the formats to write, each in a folder of data/tokens. The documents' tokens are kept as Parquet in any case, one file "
+        "for each unit. olmo_sft needs conversations; megatron_sft, megatron_sft_parquet and trl_dpo (pairs) need them packed",
+        "[parquet, megatron]",
+        min_length=1,
+    )
+    file_bytes: int | None = key(
+        None,
+        "the approximate size of a format's files, in bytes of token ids; null: the size that its readers prefer: 64 MiB for "
+        "litdata and mds, 200 MB for llmc, 1 GiB for the others, and the smallest of these for several formats. nanogpt has one "
+        "file for each split, whatever the size",
+        "268435456",
+        ge=1 << 16,
+        le=1 << 40,
+    )
+    min_parts: int | None = key(
+        None,
+        "the least number of files of each set, as many as ranks times workers of a job that gives each of them files of its own; "
+        "null: file_bytes alone decides. Items and their order stay as they are",
+        "64",
+        ge=1,
+        le=1 << 16,
+    )
+    splits: dict[SplitName, Annotated[float, Field(gt=0, le=1)]] = key(
+        {},
+        "shares of the documents; {}: none. A document's text decides its split. So it stays there when documents are added, "
+        "and equal texts stay together",
+        "{train: 0.99, validation: 0.01}",
+    )
+    split_group: str | None = key(
+        None,
+        "the column or key whose value decides the split instead of the text; null: the text",
+        "repo",
+        min_length=1,
+    )
+    shuffle: Shuffle | None = key(None, "a random order of the whole split; null: the order of the input", "{seed: 0}")
+    pack: Pack | None = key(
+        None,
+        "packed sequences; null: documents. Documents are split or joined to sequences of tokens of one length",
+        "{length: 2048, mode: best_fit}",
+    )
+    vocab_sizes: list[Annotated[int, Field(gt=0)]] = key(
+        [],
+        "sizes of train_vocab.vocab_sizes: the documents are also encoded with each of these tokenizers, in the same reading, into "
+        "data/vocab_sizes/SIZE, which must be an output of encode in dvc.yaml, too",
+        "[8192]",
+    )
+    begin_of_document: str | None = key(
+        None, "the special token whose id begins every document; null: none", '"<|endoftext|>"'
+    )
+    end_of_document: str | None = key(
+        "<|endoftext|>", "the special token whose id ends every document; null: none", "null"
+    )
+    special_tokens_in_text: SpecialTokensInText = key(
+        "as_text",
+        "a special token's text in a document becomes text (as_text), its id (allow) or an error (reject)",
+        "reject",
+    )
+    chat: Chat | None = key(
+        None,
+        "for conversations; null: documents are texts. Makes text of their messages by a chat template, which data/tokenizer gets, "
+        "too",
+        "{template: chatml}",
+    )
 
     def set_formats(self, sources: Iterable[DocumentSource]) -> list[str]:
         """The formats of the file sets. Parquet is left out if the documents' own files would equal its set: without splits,

@@ -10,7 +10,9 @@ from pydantic import (
 )
 
 from tokenmill.config.params import Params
-from tokenmill.config.record import Record, as_yaml
+from tokenmill.config.record import as_yaml
+from tokenmill.config.section import fields_of, model_of
+from tokenmill.config.training_params import TrainVocab
 from tokenmill.config.yaml_mistakes import mistake
 from tokenmill.errors import ParamsError, did_you_mean, nearest
 from tokenmill.storage.urls import refuse_password
@@ -39,9 +41,10 @@ def load_params(path: Path) -> Params:
 
 
 def _special_tokens(params: dict[str, Any]) -> list[Any] | None:
-    """The unchecked special tokens of params.yaml; None if no tokenizer is trained."""
-    train_vocab = params.get("train_vocab")
-    found = train_vocab.get("special_tokens") if isinstance(train_vocab, dict) else None
+    """The unchecked special tokens of params.yaml, or their default; None if no tokenizer is trained."""
+    train_vocab = params.get("train_vocab", {})
+    default = TrainVocab.model_fields["special_tokens"].default
+    found = train_vocab.get("special_tokens", default) if isinstance(train_vocab, dict) else None
     return found if params.get("tokenizer") is None and isinstance(found, list) else None
 
 
@@ -99,7 +102,8 @@ def _explain(detail: Any, path: Path) -> tuple[str, str, str]:
             allowed = _choices(detail["loc"])
             if allowed:
                 return place, f"missing; allowed: {', '.join(allowed)}.", "Add it."
-            return place, "missing.", "Copy its line from the params.yaml of a new project, which explains it."
+            key = ".".join([parts[0], "NAME", *parts[2:]] if parts[0] == "sources" else parts)
+            return place, "missing.", f"Add it: `tokenmill params {key}` explains it."
         case "value_error":
             message = str(limits["error"])
             if parts and not message.startswith("found"):
@@ -133,13 +137,13 @@ _ALLOWED = {  # by pydantic's type of error
 }
 
 
-def _section_of(location: tuple[str | int, ...]) -> type[Record]:
+def _section_of(location: tuple[str | int, ...]) -> Any:
     """The section that a key is in."""
-    section: type[Record] = Params
+    section: Any = Params
     parts = iter(location[:-1])
     for part in parts:
-        kind = {field.alias or name: field.annotation for name, field in section.model_fields.items()}[str(part)]
-        section = next(one for one in (kind, *get_args(kind)) if isinstance(one, type) and issubclass(one, Record))
+        kind = dict(fields_of(section))[str(part)].annotation
+        section = model_of(kind)
         if get_origin(kind) is dict:
             next(parts, None)  # the name of the section
     return section
@@ -147,10 +151,9 @@ def _section_of(location: tuple[str | int, ...]) -> type[Record]:
 
 def _choices(location: tuple[str | int, ...]) -> list[str]:
     """The values that a key may have, where they are a few words."""
-    kinds = {field.alias or name: field.annotation for name, field in _section_of(location).model_fields.items()}
-    kind = kinds.get(str(location[-1]))
+    kind = dict(fields_of(_section_of(location)))[str(location[-1])].annotation
     return [str(one) for one in get_args(kind)] if get_origin(kind) is Literal else []
 
 
-def _keys(model: type[Record]) -> list[str]:
-    return [field.alias or name for name, field in model.model_fields.items()]
+def _keys(model: Any) -> list[str]:
+    return [name for name, _ in fields_of(model)]

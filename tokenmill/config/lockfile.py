@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationError
 
+from tokenmill.config.publish_params import TokenizerSource
 from tokenmill.config.record import Record
-from tokenmill.config.training_params import TokenizerSource
 from tokenmill.errors import VersionsError, first_finding
 from tokenmill.layout import LOCK_FILE, STAGES
 from tokenmill.storage.atomic import write_atomic

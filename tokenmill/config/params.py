@@ -8,22 +8,44 @@ from pydantic import (
     field_validator,
 )
 
+from tokenmill.config.count_params import Count
 from tokenmill.config.encode_params import Encode
 from tokenmill.config.gates import parse_gate
-from tokenmill.config.record import Record
+from tokenmill.config.publish_params import Publish, Refresh, TokenizerSource
+from tokenmill.config.section import Section, key
 from tokenmill.config.source_params import NamedSource, Source, SourceName, conversations_of, id_column_of
 from tokenmill.config.sources import DocumentSource
-from tokenmill.config.training_params import Count, Publish, Refresh, TokenizerSource, TrainVocab
+from tokenmill.config.training_params import TrainVocab
 
 
-class Validate(Record):
-    """How many documents of each 64 MB of text are compared with other libraries, and options of the report: limits on measures,
-    tokenizers to compare with, and the column that holds a document's language."""
+class Validate(Section):
+    """How many documents are compared with other libraries, and options of the report."""
 
-    sample_documents: int = Field(ge=0)
-    language_column: str | None = Field(default=None, min_length=1)
-    references: list[Annotated[str, Field(min_length=1)]] = Field(default=[])
-    gates: list[str] = Field(default=[])
+    sample_documents: int = key(
+        32,
+        "how many documents of each 64 MB of text are compared with the libraries tokenizers and tiktoken, at least one of each "
+        "file",
+        "128",
+        ge=0,
+    )
+    language_column: str | None = key(
+        None,
+        "the column or key of the shards that holds a document's language, for the report; null: none",
+        "lang",
+        min_length=1,
+    )
+    references: list[Annotated[str, Field(min_length=1)]] = key(
+        [],
+        "tokenizers that the report compares with this one: folders with tokenizer.json, or such files. A change inside them "
+        "re-runs nothing: DVC watches only the paths",
+        "[old/tokenizer]",
+    )
+    gates: list[str] = key(
+        [],
+        "limits on the report: MEASURE SIGN NUMBER, or NUMBER * published (the same measure of the version published "
+        "last), such as bytes_per_token.lang.de >= 0.95 * published. One that does not hold fails the build",
+        '["bytes_per_token.overall >= 4.0"]',
+    )
 
     @field_validator("gates")
     @classmethod
@@ -38,19 +60,72 @@ class Validate(Record):
         return gates
 
 
-class RunOptions(Record):
+class RunOptions(Section):
     """How the build runs. Nothing here changes a byte of the result."""
 
-    engine: Literal["threads", "dask", "ray", "inline"]
-    address: str | None = Field(default=None, min_length=1)
-    workers: int | None = Field(ge=1)
-    unit_timeout_s: float | None = Field(gt=0, allow_inf_nan=False)
-    checkpoint_every: int | None = Field(ge=1)
-    memory_mb_max: int = Field(ge=16)
-    spill_directory: str | None = Field(min_length=1)
-    cache_mb_max: int = Field(ge=1)
-    report_page: bool = True
-    store_gb_max: float = Field(ge=0, allow_inf_nan=False)
+    engine: Literal["threads", "dask", "ray", "inline"] = key(
+        "threads",
+        "threads: a Prefect flow; inline: without Prefect; dask, ray: a cluster. inline is the same build in one process. dask and "
+        "ray run the units of the flow on the workers of a cluster, and need tokenmill[dask] or tokenmill[ray]",
+        "inline",
+    )
+    address: str | None = key(
+        None,
+        "the address of an existing cluster: tcp://HOST:8786 (Dask), HOST:6379 or ray://HOST:10001 (Ray); null: with dask or ray, "
+        "worker processes on this machine, for as long as the build takes",
+        "tcp://HOST:8786",
+        min_length=1,
+    )
+    workers: int | None = key(
+        None,
+        "units that run at the same time; null: one per core, if memory allows. With an address: units that each task of the "
+        "cluster does at the same time; null: one",
+        "4",
+        ge=1,
+    )
+    unit_timeout_s: float | None = key(
+        None,
+        "the time limit of a unit in seconds. A unit beyond it fails, and the others go on; null: no limit",
+        "3600",
+        gt=0,
+        allow_inf_nan=False,
+    )
+    checkpoint_every: int | None = key(
+        10_000,
+        "merges between two checkpoints, from which a killed training resumes; null: no checkpoints",
+        "1000",
+        ge=1,
+    )
+    memory_mb_max: int = key(
+        4096,
+        "the memory of the build's process in MB (10^6 bytes): at least 416 with inline, 544 with threads. If each worker would "
+        "get too little, fewer run at the same time; counts beyond it spill to disk. With dask or ray: of all processes, at least "
+        "800; with an address: of each worker process, at least 544",
+        "16000",
+        ge=16,
+    )
+    spill_directory: str | None = key(
+        None, "the directory to which counts spill, which must exist; null: .tokenmill", "/mnt/scratch", min_length=1
+    )
+    cache_mb_max: int = key(
+        256,
+        "the size of the pre-token cache for encoding, in MB; at most a quarter of the workers' memory",
+        "512",
+        ge=1,
+    )
+    report_page: bool = key(
+        True,
+        "whether a build ends with data/report/report.html, which takes a second; report.json, the metrics and the data of the "
+        "plots are always written",
+        "false",
+    )
+    store_gb_max: float = key(
+        50,
+        "the size of finished units in .tokenmill/units, beside the outputs, in GB; the least recently used are removed first",
+        "200",
+        ge=0,
+        allow_inf_nan=False,
+    )
 
     @field_validator("address")
     @classmethod
@@ -61,19 +136,33 @@ class RunOptions(Record):
         return address
 
 
-class Params(Record):
+def _section(**named: Any) -> Any:
+    """A section that may be missing, or lack keys."""
+    return Field(default={}, **named)
+
+
+class Params(Section):
     """All sections of params.yaml."""
 
-    source: Source
-    sources: dict[SourceName, NamedSource] = Field(default={})
-    count: Count
-    train_vocab: TrainVocab
-    tokenizer: TokenizerSource | None
-    encode: Encode
-    validate_: Validate = Field(alias="validate")
-    publish: Publish
-    refresh: Refresh
-    run: RunOptions
+    source: Source = _section()
+    sources: dict[SourceName, NamedSource] = key(
+        {},
+        "named sources of documents in place of source.glob; {}: none. source.glob is then not read, and tokens and measures are "
+        "counted separately for each name",
+        "{web: {glob: data/raw/web/**/*}, code: {glob: data/raw/code/**/*, text_column: content, epochs: 1.5}}",
+    )
+    count: Count = _section()
+    train_vocab: TrainVocab = _section()
+    tokenizer: TokenizerSource | None = key(
+        None,
+        "a finished tokenizer in place of count and train-vocab; null: none. tokenmill.lock pins its digest",
+        '{from: "git URL or path", name: tokenizer, version: v1.2.0}',
+    )
+    encode: Encode = _section()
+    validate_: Validate = _section(alias="validate")
+    publish: Publish = _section()
+    refresh: Refresh = _section()
+    run: RunOptions = _section()
 
     def document_sources(self) -> list[DocumentSource]:
         """The sources of documents, in the order of params.yaml: those of `sources`, or the one of `source.glob`."""

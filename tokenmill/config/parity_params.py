@@ -4,24 +4,39 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from tokenmill.config.record import Record
+from tokenmill.config.section import Section, key
 from tokenmill.config.source_params import Globs
 
 Ratio = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)]
 
 
-class Parity(Record):
-    """How groups take turns in learning. `global_merges`: the first merges, chosen by all groups together. `variant`: whether the
-    worst group always goes next (base), or is passed over after more than `alpha` / groups of the last `window_size` turns
-    (window). What makes a group the worst: `dev`, files with the same content in the language of each group, of which it has the
-    most tokens; or else `ratio`, over which its bytes per token are the lowest. Without either, every ratio is 1."""
+class Parity(Section):
+    """How groups take turns in learning."""
 
-    variant: Literal["base", "window"] = "base"
-    global_merges: int = Field(default=0, ge=0)
-    window_size: int = Field(default=100, ge=1)
-    alpha: Ratio = 2.0
-    ratio: dict[str, Ratio] | None = Field(default=None, min_length=1)
-    dev: dict[str, Globs] | None = Field(default=None, min_length=1)
+    variant: Literal["base", "window"] = key(
+        "base",
+        "base: the worst group always goes next. window: it is passed over after more than alpha / groups of the last window_size "
+        "turns",
+        "window",
+    )
+    global_merges: int = key(0, "how many first merges are chosen by all groups together", "1000", ge=0)
+    window_size: int = key(100, "with window: the number of turns looked at", "200", ge=1)
+    alpha: Ratio = key(
+        2.0, "with window: the share of these turns that a group may have, times the number of groups", "1.5"
+    )
+    ratio: dict[str, Ratio] | None = key(
+        None,
+        "numbers over which the worst group has the lowest bytes per token; null without dev: 1 for each group",
+        "{en: 4.2, de: 4.6}",
+        min_length=1,
+    )
+    dev: dict[str, Globs] | None = key(
+        None,
+        "instead of ratio: files with the same content in the language of each group, of which the worst has the most tokens. Name "
+        "them in dvc.yaml's deps of train-vocab, too; null: none",
+        "{en: dev/en.txt, de: dev/de.txt}",
+        min_length=1,
+    )
 
     @field_validator("dev")
     @classmethod

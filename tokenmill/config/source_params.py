@@ -11,7 +11,8 @@ from pydantic import (
 )
 
 from tokenmill.config.conversation_template import Template
-from tokenmill.config.record import Record, as_yaml
+from tokenmill.config.record import as_yaml
+from tokenmill.config.section import Section, key
 from tokenmill.config.sources import EPOCHS_MAX, Conversations, DocumentFormat, PairColumns
 from tokenmill.special_tokens import SpecialTokensInText
 
@@ -49,12 +50,17 @@ def _instead_of_others(value: Any, info: ValidationInfo) -> Any:
     return value
 
 
-class Pair(Record):
-    """The columns or keys of preference pairs. `prompt`: null if `chosen` and `rejected` are messages that begin with it."""
+class Pair(Section):
+    """The columns or keys of preference pairs, each a text, a message or a list of messages."""
 
-    prompt: str | None = Field(default=None, min_length=1)
-    chosen: str = Field(min_length=1)
-    rejected: str = Field(min_length=1)
+    prompt: str | None = key(
+        None,
+        "the prompt; null: chosen and rejected are lists of messages that differ in the last one",
+        "prompt",
+        min_length=1,
+    )
+    chosen: str = key(..., "the better answer", "chosen", min_length=1)
+    rejected: str = key(..., "the worse answer", "rejected", min_length=1)
 
     @field_validator("rejected")
     @classmethod
@@ -90,28 +96,108 @@ SourcePair = Annotated[Pair | None, AfterValidator(_instead_of_others)]
 SourceTemplate = Annotated[Template | None, AfterValidator(_instead_of_others)]
 
 
-class Source(Record):
-    """Which documents are read, how they are cut into work units, and what happens to bad ones. `glob` matches the shards."""
+class Source(Section):
+    """Which documents are read, how they are cut into work units, and what happens to bad ones."""
 
-    glob: Globs
-    text_column: str = Field(min_length=1)
-    id_column: str | None = Field(min_length=1)
-    text_separator: str | None = Field(min_length=1)
-    # These seven keys have defaults, because a params.yaml of an earlier tokenmill lacks them.
-    license: Licenses | None = None
-    sources_strict: bool = False
-    format: DocumentFormat | None = None
-    messages_column: str | None = Field(default=None, min_length=1)
-    pair: SourcePair = None
-    tools_column: str | None = Field(default=None, min_length=1)
-    template: SourceTemplate = None
-    keep_columns: KeptColumns = Field(default=[])
-    unit_bytes_min: int = Field(ge=0)
-    unit_bytes_max: int = Field(ge=1)
-    on_bad_document: Literal["fail", "quarantine"]
-    bad_documents_max: Annotated[int | float, BeforeValidator(share_or_number)]
-    on_bad_shard: Literal["fail", "quarantine"]
-    drop: str | None = Field(default=None, min_length=1)
+    glob: Globs = key(
+        "data/raw/**/*",
+        "the files of documents, called shards: a glob or a list of globs. They are relative to this file's folder, or URLs like "
+        "s3://BUCKET/**/*",
+        "[data/raw/a/*.parquet, data/raw/b/*.jsonl]",
+    )
+    text_column: str = key(
+        "text", "the column (Parquet, Arrow) or key (JSON) that holds a document's text", "content", min_length=1
+    )
+    id_column: str | None = key(
+        "id", "the column or key that holds its id; null: the row in the shard, from 0", "url", min_length=1
+    )
+    text_separator: str | None = key(
+        None,
+        "for plain text: the string between documents; null: each file is one document",
+        '"<|endoftext|>"',
+        min_length=1,
+    )
+    license: Licenses | None = key(
+        None,
+        "the licence of the documents for the dataset's card, by its id on Hugging Face, or a list of ids; null: the card names "
+        "none. A change encodes nothing again: only the card differs",
+        "cc-by-4.0",
+    )
+    sources_strict: bool = key(
+        False, "whether a file below data/raw that no glob matches is an error; false: a note names such files", "true"
+    )
+    format: DocumentFormat | None = key(
+        None,
+        "the format of the files: parquet, arrow, jsonl (an object a line), json (also one array of objects), or text (each file "
+        "is a document, whatever its name, and its path is the id); null: their names say it",
+        "text",
+    )
+    messages_column: str | None = key(
+        None,
+        "for conversations instead of texts: the column or key that holds a list of messages (role and content, or from and "
+        "value), or such a list as JSON text; null: documents are texts",
+        "messages",
+        min_length=1,
+    )
+    pair: SourcePair = key(
+        None,
+        "instead of messages_column: the columns of preference pairs. Set encode.chat.turns: pair, too; null: no pairs",
+        "{prompt: prompt, chosen: chosen, rejected: rejected}",
+    )
+    tools_column: str | None = key(
+        None,
+        "with messages_column or pair: the column or key that holds a list of the tools that the messages may call, or such a list "
+        "as JSON text; null: none",
+        "tools",
+        min_length=1,
+    )
+    template: SourceTemplate = key(
+        None,
+        "instead of messages_column: makes a conversation of each row's columns. A part whose columns are all empty is left out, "
+        "and the parts of a message are joined by a blank line; null: no template",
+        '{user: ["{instruction}", "Input:\\n{input}"], assistant: "{output}"}',
+    )
+    keep_columns: KeptColumns = key(
+        [],
+        "columns or keys whose values the document index has, in data/tables/documents.parquet, to filter by them: strings, "
+        "integers, numbers, true or false, or null",
+        "[lang, stars]",
+    )
+    unit_bytes_min: int = key(
+        1_000_000,
+        "smaller shards are put together in units, by named source, or else by folder of data/raw; 0: none are",
+        "0",
+        ge=0,
+    )
+    unit_bytes_max: int = key(
+        64_000_000,
+        "the most bytes of input in one unit of work, which makes one file of the dataset. A larger .jsonl is cut between lines, a "
+        "larger .parquet between row groups; any other file is one unit, whatever its size",
+        "256000000",
+        ge=1,
+    )
+    on_bad_document: Literal["fail", "quarantine"] = key(
+        "fail",
+        "for a document that is null, not UTF-8 or not JSON. fail: the build stops. quarantine: the document is left out, and kept "
+        "in data/quarantine with shard, row, reason and bytes",
+        "quarantine",
+    )
+    bad_documents_max: Annotated[int | float, BeforeValidator(share_or_number)] = key(
+        0.001, "more bad documents than this stop the build: a share of all documents (below 1), or a number", "1000"
+    )
+    on_bad_shard: Literal["fail", "quarantine"] = key(
+        "fail",
+        "for a truncated or damaged shard. fail: the build stops. quarantine: the shard is left out and listed in data/quarantine "
+        "(of a shard cut into several units, only the damaged units are left out)",
+        "quarantine",
+    )
+    drop: str | None = key(
+        None,
+        "a .csv or .parquet file with the documents to leave out, relative to this folder: columns id or digest (sha256 of the "
+        "text), and reason. Name it in dvc.yaml's deps of count, encode and validate, too; null: none",
+        "drop.csv",
+        min_length=1,
+    )
 
     @field_validator("unit_bytes_max")
     @classmethod
@@ -147,65 +233,61 @@ def seen_by_dvc(name: str) -> str:
 SourceName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64), AfterValidator(seen_by_dvc)]
 
 
-class NamedSource(Record):
-    """Named sources of documents, each with these keys, in place of `source.glob`. The rest of `source` applies to each of them.
-    Tokens and measures are counted separately for each name."""
+class NamedSource(Section):
+    """A source of documents. What is not here is in `source`, and applies to each of them."""
 
-    glob: Globs = Field(description="the files of the source: a glob or a list of globs")
-    license: Licenses | None = Field(
-        default=None, description="the licence of its documents for the dataset's card; null: that of `source`"
+    glob: Globs = key(..., "the files of the source: a glob or a list of globs", "data/raw/web/**/*")
+    license: Licenses | None = key(
+        None, "the licence of its documents for the dataset's card; null: that of `source`", "cc-by-4.0"
     )
-    format: DocumentFormat | None = Field(
-        default=None,
-        description="the format of its files, whatever their names; without the key, that of `source`",
+    format: DocumentFormat | None = key(
+        None, "the format of its files, whatever their names; without the key, that of `source`", "text"
     )
-    text_column: str | None = Field(
-        default=None,
+    text_column: str | None = key(
+        None, "the column or key that holds a document's text; null: that of `source`", "content", min_length=1
+    )
+    id_column: str | None = key(
+        None,
+        "the column or key that holds its id, or null for rows; without the key, that of `source`",
+        "url",
         min_length=1,
-        description="the column or key that holds a document's text; null: that of `source`",
     )
-    id_column: str | None = Field(
-        default=None,
+    text_separator: str | None = key(
+        None,
+        "for plain text: the string between documents, or null; without the key, that of `source`",
+        '"<|endoftext|>"',
         min_length=1,
-        description="the column or key that holds its id, or null for rows; without the key, that of `source`",
     )
-    text_separator: str | None = Field(
-        default=None,
-        min_length=1,
-        description="for plain text: the string between documents, or null; without the key, that of `source`",
+    messages_column: str | None = key(
+        None, "the column or key that holds a list of messages; null: that of `source`", "messages", min_length=1
     )
-    messages_column: str | None = Field(
-        default=None,
-        min_length=1,
-        description="the column or key that holds a list of messages; null: that of `source`",
+    pair: SourcePair = key(
+        None,
+        "the columns of preference pairs, in place of `messages_column`; null: those of `source`",
+        "{prompt: prompt, chosen: chosen, rejected: rejected}",
     )
-    pair: SourcePair = Field(
-        default=None,
-        description="the columns of preference pairs, in place of `messages_column`; null: those of `source`",
+    tools_column: str | None = key(
+        None, "the column or key that holds the tools of its messages; null: that of `source`", "tools", min_length=1
     )
-    tools_column: str | None = Field(
-        default=None,
-        min_length=1,
-        description="the column or key that holds the tools of its messages; null: that of `source`",
+    template: SourceTemplate = key(
+        None,
+        "how rows become conversations, in place of `messages_column`; null: that of `source`",
+        '{user: "{question}", assistant: "{answer}"}',
     )
-    template: SourceTemplate = Field(
-        default=None,
-        description="how rows become conversations, in place of `messages_column`; null: that of `source`",
+    keep_columns: KeptColumns | None = key(
+        None, "the columns or keys whose values the document index has; null: those of `source`", "[lang]"
     )
-    keep_columns: KeptColumns | None = Field(
-        default=None,
-        description="the columns or keys whose values the document index has; null: those of `source`",
+    special_tokens_in_text: SpecialTokensInText | None = key(
+        None, "a special token's text in its documents; null: that of `encode`", "allow"
     )
-    special_tokens_in_text: SpecialTokensInText | None = Field(
-        default=None, description="a special token's text in its documents; null: that of `encode`"
-    )
-    epochs: float | None = Field(
-        default=None,
+    epochs: float | None = key(
+        None,
+        "how often each document is used in the files for training jobs; null without `tokens`: once",
+        "1.5",
         gt=0,
         le=EPOCHS_MAX,
-        description="how often each document is used in the files for training jobs; null without `tokens`: once",
     )
-    tokens: int | None = Field(default=None, gt=0, description="a budget of tokens in place of `epochs`; null: none")
+    tokens: int | None = key(None, "a budget of tokens in place of `epochs`; null: none", "1000000000", gt=0)
 
     @field_validator("tokens")
     @classmethod

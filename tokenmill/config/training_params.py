@@ -1,28 +1,22 @@
-"""The sections count, train_vocab, tokenizer, publish and refresh of params.yaml."""
+"""The section train_vocab of params.yaml: what the vocabulary holds, and when learning stops."""
 
 import re
-import warnings
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
-    BeforeValidator,
     Field,
     ValidationInfo,
     field_validator,
 )
 
+from tokenmill.config.count_params import Count
 from tokenmill.config.parity_params import Parity
 from tokenmill.config.record import Record
+from tokenmill.config.section import Section, key
 from tokenmill.config.source_params import Globs
 from tokenmill.config.superwords_params import Superwords
-from tokenmill.conform.consumers import CONSUMERS
-from tokenmill.counts.weights import weight_of
-from tokenmill.errors import TokenmillDeprecationWarning, did_you_mean
 from tokenmill.special_tokens import RESERVED_MAX
-
-BY_SOURCES = "sources"
-"""The value of count.by that makes a group of each source."""
 
 N_BYTES = 256  # every vocabulary starts from a token for each byte
 
@@ -37,76 +31,38 @@ def _refuse_together(info: ValidationInfo, unused: Mapping[str, object], why: st
             raise ValueError(f"found together with {shown}; allowed: only with {name}: {allowed}{why}")
 
 
-def _rational(weights: object) -> object:
-    for glob, weight in weights.items() if isinstance(weights, dict) else ():
-        try:
-            weight_of(weight)
-        except ValueError as error:
-            raise ValueError(f"{glob!r}: {error}") from None
-    return weights or {}
+_DIGEST = "its expected digest, because DVC does not track it. A build that finds another one says which"
 
 
-class Count(Record):
-    """How text is split into pre-tokens, how much each shard counts, and which pre-tokens are dropped.
+class Extend(Section):
+    """The tokenizer to add tokens to."""
 
-    `by`: what makes groups of documents, whose pre-tokens are also counted by themselves: a column, or BY_SOURCES. `superwords`:
-    the pattern of a second count, whose pre-tokens hold several words, for train_vocab.superwords; null: there is none.
-    `partitions`: how many parts the counts are divided into, each of which is added up by itself; it changes no byte of the
-    result. `approximate`: always None; a params.yaml of an earlier version may still have the key."""
-
-    pattern: str | None = Field(min_length=1)
-    count_min: int = Field(ge=1, lt=2**64)
-    weights: Annotated[dict[str, int | str], BeforeValidator(_rational)]
-    by: str | None = Field(default=None, min_length=1)
-    superwords: str | None = Field(default=None, min_length=1)
-    approximate: None = Field(
-        default=None, description="only null, in a params.yaml of an earlier version; counts are always exact"
+    path: str = key(..., "its folder", "old/tokenizer", min_length=1)
+    digest: str = key(..., _DIGEST, "SHA256", pattern="^[0-9a-f]{64}$")
+    old_glob: Globs | None = key(
+        ...,
+        "shards of the text that it was made for: training reports how many of their documents get different ids; null: none",
+        "data/old/*.jsonl",
     )
-    partitions: int = Field(default=1, ge=1, le=4096)
-
-    @field_validator("superwords")
-    @classmethod
-    def _whole_weights(cls, superwords: str | None, info: ValidationInfo) -> str | None:
-        for glob, weight in (info.data.get("weights") or {}).items():
-            if superwords is not None and weight_of(weight).denominator != 1:
-                raise ValueError(
-                    f"found together with the weight {weight} of {glob!r}; allowed: only with whole weights, since most sentences "
-                    "occur once, and a sum is rounded. Multiply all weights by the same number"
-                )
-        return superwords
-
-    @field_validator("approximate", mode="before")
-    @classmethod
-    def _always_exact(cls, found: object) -> None:
-        if found is not None:
-            raise ValueError(
-                f"found {found}; allowed: null, as in an older params.yaml. Counts are exact, and are kept in files beyond "
-                "run.memory_mb_max. Take the line out"
-            )
-        fix = "Take the line out of params.yaml: counts are always exact."
-        warnings.warn(TokenmillDeprecationWarning("count.approximate", "0.5.0", fix), stacklevel=2)
 
 
-class Extend(Record):
-    """The tokenizer to add tokens to. `digest`: the expected digest of the tokenizer at `path`, which DVC does not track.
-    `old_glob`: shards of the text it was made for; training reports how many of their documents get different ids."""
+class Trim(Section):
+    """The tokenizer to take tokens out of, and how many stay."""
 
-    path: str = Field(min_length=1)
-    digest: str = Field(pattern="^[0-9a-f]{64}$")
-    old_glob: Globs | None
-
-
-class Trim(Record):
-    """The tokenizer to take tokens out of, and how many stay: `keep` tokens, or all that are used `min_count` times or more.
-    `digest`: the expected digest of the tokenizer at `from`, which DVC does not track. `counts`: the tokens_per_id.parquet of a
-    dataset, which says how often tokens are used; null: the project's own documents. `chosen`: texts of tokens that stay."""
-
-    from_: str = Field(alias="from", min_length=1)
-    digest: str = Field(pattern="^[0-9a-f]{64}$")
-    keep: int | None = Field(default=None, ge=1)
-    min_count: int | None = Field(default=None, ge=1, validate_default=True)
-    counts: str | None = Field(min_length=1)
-    chosen: list[Annotated[str, Field(min_length=1)]] = Field(default=[])
+    from_: str = key(..., "its folder", "old/tokenizer", alias="from", min_length=1)
+    digest: str = key(..., _DIGEST, "SHA256", pattern="^[0-9a-f]{64}$")
+    keep: int | None = key(None, "the number of tokens in all; null: min_count decides", "32000", ge=1)
+    min_count: int | None = key(
+        None, "instead of keep: tokens that are used less often are taken out; null: keep decides", "10", ge=1
+    )
+    counts: str | None = key(
+        ...,
+        "the tokens_per_id.parquet of a dataset, which says how often tokens are used. Name it in dvc.yaml's deps of train-vocab, "
+        "too; null: their uses in the documents are counted, prepared as with extend",
+        "old/tokens_per_id.parquet",
+        min_length=1,
+    )
+    chosen: list[Annotated[str, Field(min_length=1)]] = key([], "texts of further tokens that stay", '["<think>"]')
 
     @field_validator("min_count")
     @classmethod
@@ -122,27 +78,87 @@ def _smallest(info: ValidationInfo) -> tuple[int, str]:
     return N_BYTES + n_special, f"{N_BYTES} bytes + {n_special} special tokens"
 
 
-class TrainVocab(Record):
+class TrainVocab(Section):
     """What the vocabulary holds and when learning stops."""
 
-    special_tokens: list[Annotated[str, Field(min_length=1)]]
-    vocab_size: int = Field(lt=2**32 - 1)
-    pair_count_min: int = Field(ge=1)
-    token_bytes_max: int | None = Field(ge=2)
-    score: Literal["count", "wordpiece", "bytes_saved"]
-    pad_vocab_to: int = Field(ge=1, le=RESERVED_MAX)
-    vocab_sizes: list[int]
-    extend: Extend | None
-    trim: Trim | None = None
-    forbid: list[Annotated[str, Field(min_length=1)]] = Field(default=[])
-    protect: list[Annotated[str, Field(min_length=1)]] = Field(default=[])
-    parity: Parity | None = None
-    superwords: Superwords | None = None
-    bos_token: str | None = None
-    eos_token: str | None = None
-    pad_token: str | None = None
-    unk_token: str | None = None
-    model_max_length: int | None = Field(default=None, ge=1)
+    special_tokens: list[Annotated[str, Field(min_length=1)]] = key(
+        ["<|endoftext|>"],
+        "get the first ids, in this order; text never becomes one of them",
+        '["<|endoftext|>", "<|pad|>"]',
+    )
+    vocab_size: int = key(16384, "all tokens: special tokens + 256 bytes + learned tokens", "32000", lt=2**32 - 1)
+    pair_count_min: int = key(2, "a pair that occurs less often is not merged", "10", ge=1)
+    token_bytes_max: int | None = key(
+        None,
+        "learned tokens are shorter than this many bytes (tokenizers' max_token_length); null: no limit",
+        "16",
+        ge=2,
+    )
+    score: Literal["count", "wordpiece", "bytes_saved"] = key(
+        "count",
+        "which pair is merged first: count (BPE), wordpiece (count / left's count / right's count), bytes_saved",
+        "bytes_saved",
+    )
+    pad_vocab_to: int = key(
+        1,
+        "reserved special tokens are added until the vocabulary size is a multiple of this; 1: none",
+        "128",
+        ge=1,
+        le=RESERVED_MAX,
+    )
+    vocab_sizes: list[int] = key(
+        [], "smaller vocabularies of the same run, each written to data/tokenizer/SIZE", "[4096, 8192]"
+    )
+    extend: Extend | None = key(
+        None,
+        "a tokenizer to add tokens to; null: none. The documents are counted as it prepares them: in NFC, with a space in front, "
+        "or cut at its added tokens",
+        "{path: old/tokenizer, digest: SHA256, old_glob: null}",
+    )
+    trim: Trim | None = key(
+        None,
+        "a tokenizer to take rarely used tokens out of; null: none. Special tokens, bytes and the texts of chosen stay",
+        "{from: old/tokenizer, digest: SHA256, keep: 32000, counts: null}",
+    )
+    forbid: list[Annotated[str, Field(min_length=1)]] = key(
+        [],
+        "regexes of Python's re over the bytes of tokens: learning makes no token in which one of them is found. Each time such "
+        "tokens came up, it begins again without them",
+        '["[0-9].|.[0-9]"]',
+    )
+    protect: list[Annotated[str, Field(min_length=1)]] = key(
+        [],
+        "regexes of the same kind: a token in which one of them is found is all of its match. So with the example digits stay "
+        "apart from letters and in groups of three at most. Learned as with forbid",
+        '["[0-9]{1,3}"]',
+    )
+    parity: Parity | None = key(
+        None,
+        "each merge is learned for the group of count.by that is compressed worst; null: for all documents together",
+        "{variant: base}",
+    )
+    superwords: Superwords | None = key(
+        None,
+        "tokens of several words, as in SuperBPE; null: tokens within words. The tokenizer then has the pattern of "
+        "count.superwords",
+        "{transition: 0.8, words_max: 4}",
+    )
+    bos_token: str | None = key(
+        None,
+        "the special token that tokenizer_config.json names, for transformers; null: encode.begin_of_document",
+        '"<|endoftext|>"',
+    )
+    eos_token: str | None = key(None, "as bos_token; null: encode.end_of_document", '"<|endoftext|>"')
+    pad_token: str | None = key(None, "as bos_token; null: none", '"<|endoftext|>"')
+    unk_token: str | None = key(
+        None, "as bos_token; null: none. No text becomes it, because every byte has a token", '"<|endoftext|>"'
+    )
+    model_max_length: int | None = key(
+        None,
+        "the tokens a model takes at most, which tokenizer_config.json tells transformers; null: no limit",
+        "4096",
+        ge=1,
+    )
 
     # These validate single fields, because such validators run even if other fields are wrong. So one error lists everything.
 
@@ -270,77 +286,3 @@ def unused_counts(count: Count, asked: TrainVocab) -> Iterator[str]:
         )
     if count.by is not None and asked.parity is None:
         yield "count.by is counted but not used. Set train_vocab.parity, such as {variant: base}, or count.by: null."
-
-
-class TokenizerSource(Record):
-    """A tokenizer to import instead of training one: a published version, a file or a directory."""
-
-    from_: str = Field(
-        alias="from",
-        min_length=1,
-        description="where it is: the URL or path of a git repository, a tokenizer.json, a directory with one, a .tiktoken file",
-    )
-    name: str | None = Field(
-        default=None,
-        pattern=r"^[a-z0-9][a-z0-9/-]*[a-z0-9]$",
-        description="the artifact's name in that repository, like `tokenizer`; given together with `version`",
-    )
-    version: str | None = Field(
-        default=None,
-        min_length=1,
-        validate_default=True,
-        description="a version like v1.2.0, or a stage like prod",
-    )
-    pattern: str | None = Field(
-        default=None,
-        min_length=1,
-        description="how text is split, for a .tiktoken file, which does not say it: a name or a regex, as in count.pattern",
-    )
-    special_tokens: dict[str, int] | None = Field(
-        default=None,
-        description="the special tokens with their ids, for a .tiktoken file, which does not have them",
-    )
-
-    @field_validator("version")
-    @classmethod
-    def _both_or_neither(cls, version: str | None, info: ValidationInfo) -> str | None:
-        if "name" in info.data and (info.data["name"] is None) != (version is None):
-            raise ValueError("found one of name and version; allowed: both (a published version), or neither (a file)")
-        return version
-
-    @field_validator("pattern", "special_tokens")
-    @classmethod
-    def _only_of_a_file(cls, value: Any, info: ValidationInfo) -> Any:
-        if value is not None and info.data.get("name") is not None:
-            raise ValueError(
-                "found together with name; allowed: only with a .tiktoken file; a published version has its own"
-            )
-        return value
-
-
-class Publish(Record):
-    """A fact for the model card of a tokenizer that only its owner knows, and what a version must hold."""
-
-    license: str | None = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")
-    conform: list[str] = Field(default=[])
-
-    @field_validator("conform")
-    @classmethod
-    def _are_libraries(cls, names: list[str]) -> list[str]:
-        for name in names:
-            if name not in CONSUMERS:
-                hint = did_you_mean(name, CONSUMERS).rstrip("?").replace(" Did you mean", "; did you mean")
-                raise ValueError(f"found {name!r}; allowed: {', '.join(CONSUMERS)}{hint}")
-        return names
-
-
-class Refresh(Record):
-    """The limits of drift for new documents, and what a refresh does with its result."""
-
-    drift_max: float = Field(gt=0, allow_inf_nan=False)
-    new_scripts_max: float = Field(ge=0, le=1)
-    drift_bytes_min: int = Field(default=100_000, ge=0)
-    quarantine_max: float = Field(ge=0, le=1)
-    on_drift: Literal["fail", "candidate"]
-    publish: str | None = Field(min_length=1)
-    notify: str | None = Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")

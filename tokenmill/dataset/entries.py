@@ -5,7 +5,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from tokenmill.chat.answers import AnswerCounts
-from tokenmill.config.encode_params import AnswerPart, MaskRule, Pack, Shuffle, Turns
+from tokenmill.config.chat_params import AnswerPart, MaskRule, Turns
+from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.config.record import Record
 from tokenmill.config.source_params import Pair
 from tokenmill.config.sources import DocumentFormat

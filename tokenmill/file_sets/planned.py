@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from math import ceil
 
-from tokenmill.config.encode_params import Turns
+from tokenmill.config.chat_params import Turns
 from tokenmill.corpus.shard_ranges import ends_chunk
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.entries import Files, MixedSource

@@ -8,7 +8,7 @@ from tokenmill.chat.named import NAMED
 from tokenmill.config.params import Params
 from tokenmill.corpus.shards import Shard, matching_names
 from tokenmill.errors import CorpusError, ParamsError
-from tokenmill.layout import DOCUMENT_STAGES, OBJECTS_FILE, VOCAB_SIZES_DIRECTORY
+from tokenmill.layout import DOCUMENT_STAGES, OBJECTS_FILE, PARAMS_FILE, VOCAB_SIZES_DIRECTORY
 from tokenmill.storage.urls import StoredObject
 from tokenmill.versioning.dvc_stage import DvcStage
 
@@ -45,7 +45,15 @@ def refuse_unseen(root: Path, params: Params, shards: Sequence[Shard], stage: Dv
 
 
 def refuse_unseen_parameters(root: Path, params: Params, stage: DvcStage, name: str) -> None:
-    """Raises ParamsError if DVC would not notice a change of a parameter that is set, or of the chat template's file."""
+    """Raises ParamsError if DVC would not notice a change of a parameter that is set, or of the chat template's file, or if
+    params.yaml lacks a key that dvc.yaml names."""
+    if lacking := stage.lacking_parameters():
+        raise ParamsError(
+            PARAMS_FILE,
+            f"{' and '.join(lacking)} is missing, which dvc.yaml names among the params of {name}. DVC needs it, even as null.",
+            f"Add it: `tokenmill params {lacking[0]}` shows its default.",
+            code="TM103",
+        )
     chat = params.encode.chat
     is_set = {
         "sources": bool(params.sources),

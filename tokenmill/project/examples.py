@@ -13,7 +13,7 @@ from tokenmill.layout import RAW_DIRECTORY
 
 class Example(NamedTuple):
     """`files` gives the text of each file of documents by its path relative to the project; `settings` has a value of YAML, all in
-    one line, for keys of params.yaml."""
+    one line, for keys of params.yaml, such as encode.pack."""
 
     files: Callable[[], dict[str, str]]
     settings: Mapping[str, str]
@@ -55,29 +55,40 @@ def _lines(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 EXAMPLES = {
-    "english": Example(_english, {"vocab_size": "1024", "splits": "{train: 0.9, validation: 0.1}"}),
+    "english": Example(_english, {"train_vocab.vocab_size": "1024", "encode.splits": "{train: 0.9, validation: 0.1}"}),
     "code": Example(
-        _code, {"glob": f"{RAW_DIRECTORY}/**/*.py", "format": "text", "pattern": "o200k", "vocab_size": "2048"}
+        _code,
+        {
+            "source.glob": f"{RAW_DIRECTORY}/**/*.py",
+            "source.format": "text",
+            "count.pattern": "o200k",
+            "train_vocab.vocab_size": "2048",
+        },
     ),
     "chat": Example(
         _chat,
         {
-            "messages_column": "messages",
-            "vocab_size": "1024",
-            "special_tokens": '["<|endoftext|>", "<|im_start|>", "<|im_end|>"]',
-            "eos_token": '"<|im_end|>"',
-            "pad_token": '"<|endoftext|>"',
-            "end_of_document": "null",
-            "chat": "{template: chatml}",
-            "pack": "{length: 512, mode: best_fit, labels: true}",
+            "source.messages_column": "messages",
+            "train_vocab.vocab_size": "1024",
+            "train_vocab.special_tokens": '["<|endoftext|>", "<|im_start|>", "<|im_end|>"]',
+            "train_vocab.eos_token": '"<|im_end|>"',
+            "train_vocab.pad_token": '"<|endoftext|>"',
+            "encode.end_of_document": "null",
+            "encode.chat": "{template: chatml}",
+            "encode.pack": "{length: 512, mode: best_fit, labels: true}",
         },
     ),
 }
 
 
 def with_settings(params: str, settings: Mapping[str, str]) -> str:
-    """The text of a params.yaml with other values for some keys, each of which it has once; the remarks stay where they were."""
-    for key, value in settings.items():
-        (old,) = re.findall(rf"(?m)^  {key}: .*?  #", params)
-        params = params.replace(old, f"{f'  {key}: {value}':<{len(old) - 3}}  #", 1)
+    """The text of a params.yaml with other values for some keys. A remark stays where it was; a key that the text lacks is the
+    first of its section."""
+    for name, value in settings.items():
+        section, _, key = name.partition(".")
+        line = f"  {key}: {value}"
+        if found := re.search(rf"(?m)^  {key}: .*?  (?=#)", params):
+            params = params.replace(found[0], f"{line:<{len(found[0]) - 2}}  ", 1)
+        else:
+            params = params.replace(f"\n{section}:\n", f"\n{section}:\n{line}\n", 1)
     return params

@@ -10,7 +10,7 @@ import numpy as np
 
 from tokenmill.checks.chat_checks import samples_in
 from tokenmill.checks.file_checks import DocumentsFile
-from tokenmill.config.encode_params import AnswerPart
+from tokenmill.config.chat_params import AnswerPart
 from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.checked_parquet import parquet_file

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill import _core
+from tokenmill.config.count_params import Count
 from tokenmill.config.source_params import Source
-from tokenmill.config.training_params import Count
 from tokenmill.console import say
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.provenance import CountedShard, Provenance, Samples, counted_source, write_provenance

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tokenmill.config.count_params import BY_SOURCES
 from tokenmill.config.source_params import Source
 from tokenmill.config.sources import Reading
-from tokenmill.config.training_params import BY_SOURCES
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.units import Unit, source_name
 from tokenmill.errors import CorpusError, ParamsError

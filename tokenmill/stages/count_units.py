@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from tokenmill.config.count_params import BY_SOURCES, Count
 from tokenmill.config.source_params import Source
-from tokenmill.config.training_params import BY_SOURCES, Count
 from tokenmill.console import Advance
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.good_documents import GoodDocuments

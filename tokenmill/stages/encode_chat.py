@@ -11,7 +11,8 @@ from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.named import TURN_TOKENS
 from tokenmill.chat.rendering import ChatSettings
 from tokenmill.chat.shipped import templates_of
-from tokenmill.config.encode_params import Chat, Pack, StopToken
+from tokenmill.config.chat_params import Chat, StopToken
+from tokenmill.config.encode_params import Pack
 from tokenmill.console import say
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.entries import ChatEntry

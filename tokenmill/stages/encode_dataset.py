@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from tokenmill.artifacts.dataset_card import write_dataset_card
 from tokenmill.chat.answers import AnswerCounts, added
-from tokenmill.config.encode_params import Chat, Encode
+from tokenmill.config.chat_params import Chat
+from tokenmill.config.encode_params import Encode
 from tokenmill.config.sources import EPOCHS_MAX, DocumentSource
 from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, check_limit, write_quarantine

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from tokenmill.chat.answers import AnswerCounts, added
 from tokenmill.chat.isolated import Request
-from tokenmill.config.encode_params import Encode, StopToken
+from tokenmill.config.chat_params import StopToken
+from tokenmill.config.encode_params import Encode
 from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
 from tokenmill.corpus.drop import DropList

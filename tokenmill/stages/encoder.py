@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from tokenmill.artifacts.golden import checked_tokenizer
 from tokenmill.chat.chat_encoder import ChatEncoder
-from tokenmill.config.encode_params import Encode, Turns
+from tokenmill.config.chat_params import Turns
+from tokenmill.config.encode_params import Encode
 from tokenmill.dataset.entries import ChatEntry
 from tokenmill.errors import ParamsError
 from tokenmill.layout import TOKENIZER_DIRECTORY

@@ -11,10 +11,11 @@ from tokenmill.artifacts.golden import check_golden, write_golden
 from tokenmill.artifacts.golden_making import make_golden, renew_conversations
 from tokenmill.artifacts.model_card import make_card, measure_training, not_reached, with_text, write_card
 from tokenmill.chat.shipped import ship_template
-from tokenmill.config.encode_params import Chat
+from tokenmill.config.chat_params import Chat
 from tokenmill.config.lockfile import pinned
 from tokenmill.config.params import Params
-from tokenmill.config.training_params import TokenizerSource, TrainVocab
+from tokenmill.config.publish_params import TokenizerSource
+from tokenmill.config.training_params import TrainVocab
 from tokenmill.conform.program import write_program
 from tokenmill.console import say
 from tokenmill.corpus.provenance import Provenance, read_provenance

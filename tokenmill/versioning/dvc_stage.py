@@ -8,10 +8,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from tokenmill.config.defaults import with_defaults
 from tokenmill.errors import VersionsError, room
 from tokenmill.layout import COUNTS_FILE, DVC_LOCK_FILE, PARAMS_FILE, STAGES
 from tokenmill.storage.atomic import write_atomic
@@ -169,6 +170,11 @@ class DvcStage:
         changed = [out for out in self._stage.outs if out.use_cache and out.exists and out.changed_checksum()]
         return [Path(out.fs_path, *key) for out in changed for key, oid in _files(out) if not out.cache.exists(oid)]
 
+    def lacking_parameters(self) -> list[str]:
+        """The keys that the stage's params name and params.yaml lacks. DVC runs no such stage."""
+        entries = [one for one in self._stage.deps if is_params(one) and Path(one.fs_path).name == PARAMS_FILE]
+        return [key for entry in entries for key in entry.params if key not in entry.read_params()]
+
     def sees_parameter(self, key: str) -> bool:
         """Whether the stage's params name this key of params.yaml, a section around it, or parts of it."""
         listed = [
@@ -319,8 +325,20 @@ def _parameter_changes(entry: Any, path: str) -> Iterator[Change]:
             continue
         before, now = entry.hash_info.value, entry.read_params()
         for key in how:
-            for one in _differing(key, before.get(key, _ABSENT), now.get(key, _ABSENT)):
+            values = (with_defaults(key, values.get(key, _ABSENT)) for values in (before, now))
+            for one in _differing(key, *values):
                 yield Change("parameter", path, how[key], one)
+
+
+def _without_equal(status: Callable[[], dict[str, Any]], entry: Any) -> dict[str, Any]:
+    """What DVC says has changed of parameters, but for sections that differ only in keys written with their defaults."""
+    found = status()
+    before, now = entry.hash_info.value or {}, entry.read_params()
+    for path, how in list(found.items()):
+        if not isinstance(how, str):
+            both = {key: [with_defaults(key, values.get(key, _ABSENT)) for values in (before, now)] for key in how}
+            found[path] = {key: word for key, word in how.items() if both[key][0] != both[key][1]}
+    return {path: how for path, how in found.items() if how}
 
 
 def _differing(key: str, before: Any, now: Any) -> Iterator[str]:
@@ -375,6 +393,9 @@ def _load(repo: Any, name: str, known: Known) -> Any:
             "Restore dvc.yaml from git, or copy the stage from a new project.",
         ) from None
     ask_once([*stage.deps, *stage.outs], known)
+    for entry in stage.deps:
+        if is_params(entry) and Path(entry.fs_path).name == PARAMS_FILE:
+            entry.workspace_status = partial(_without_equal, entry.workspace_status, entry)
     return stage
 
 

@@ -11,7 +11,7 @@ from tokenmill.artifacts.golden import GOLDEN_FILE, check_golden, first_differen
 from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.model_card import CARD_FILE, make_card, write_card
 from tokenmill.config.lockfile import Pin, read_pin, words_for, write_pin
-from tokenmill.config.training_params import TokenizerSource
+from tokenmill.config.publish_params import TokenizerSource
 from tokenmill.conform.program import write_program
 from tokenmill.console import say
 from tokenmill.errors import TokenizerError, VersionsError
