@@ -42,7 +42,7 @@ class Shuffle(Section):
     """The order of documents, or of packed sequences, in the files."""
 
     seed: int = key(..., "the number that decides the order", "0", ge=0, lt=2**63)
-    epochs: int = key(1, "files for so many epochs, each in an order of its own", "3", ge=1)
+    epochs: int = key(1, "the number of epochs, each of which has files in an order of its own", "3", ge=1)
 
 
 class Pack(Section):

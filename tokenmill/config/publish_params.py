@@ -14,7 +14,7 @@ class TokenizerSource(Section):
 
     from_: str = key(
         ...,
-        "where it is: the URL or path of a git repository, a tokenizer.json, a directory with one, a .tiktoken file",
+        "where the tokenizer is: the URL or path of a git repository, a tokenizer.json, a directory with one, a .tiktoken file",
         "tokenizer.json",
         alias="from",
         min_length=1,
@@ -30,7 +30,7 @@ class TokenizerSource(Section):
     )
     pattern: str | None = key(
         None,
-        "how text is split, for a .tiktoken file, which does not say it: a name or a regex, as in count.pattern; null: it says",
+        "for a .tiktoken file, which does not say how text is split: a name or a regex, as in count.pattern; null: it says so",
         "gpt2",
         min_length=1,
     )

@@ -55,12 +55,12 @@ class Pair(Section):
 
     prompt: str | None = key(
         None,
-        "the prompt; null: chosen and rejected are lists of messages that differ in the last one",
+        "the column or key of the prompt; null: chosen and rejected are lists of messages that differ in the last one",
         "prompt",
         min_length=1,
     )
-    chosen: str = key(..., "the better answer", "chosen", min_length=1)
-    rejected: str = key(..., "the worse answer", "rejected", min_length=1)
+    chosen: str = key(..., "the column or key of the better answer", "chosen", min_length=1)
+    rejected: str = key(..., "the column or key of the worse answer", "rejected", min_length=1)
 
     @field_validator("rejected")
     @classmethod
@@ -109,7 +109,7 @@ class Source(Section):
         "text", "the column (Parquet, Arrow) or key (JSON) that holds a document's text", "content", min_length=1
     )
     id_column: str | None = key(
-        "id", "the column or key that holds its id; null: the row in the shard, from 0", "url", min_length=1
+        "id", "the column or key of a document's id; null: the row in the shard, from 0", "url", min_length=1
     )
     text_separator: str | None = key(
         None,

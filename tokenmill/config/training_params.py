@@ -31,13 +31,15 @@ def _refuse_together(info: ValidationInfo, unused: Mapping[str, object], why: st
             raise ValueError(f"found together with {shown}; allowed: only with {name}: {allowed}{why}")
 
 
-_DIGEST = "its expected digest, because DVC does not track it. A build that finds another one says which"
+_DIGEST = (
+    "the expected digest of that tokenizer, because DVC does not track it. A build that finds another one says which"
+)
 
 
 class Extend(Section):
     """The tokenizer to add tokens to."""
 
-    path: str = key(..., "its folder", "old/tokenizer", min_length=1)
+    path: str = key(..., "the folder of that tokenizer", "old/tokenizer", min_length=1)
     digest: str = key(..., _DIGEST, "SHA256", pattern="^[0-9a-f]{64}$")
     old_glob: Globs | None = key(
         ...,
@@ -49,7 +51,7 @@ class Extend(Section):
 class Trim(Section):
     """The tokenizer to take tokens out of, and how many stay."""
 
-    from_: str = key(..., "its folder", "old/tokenizer", alias="from", min_length=1)
+    from_: str = key(..., "the folder of that tokenizer", "old/tokenizer", alias="from", min_length=1)
     digest: str = key(..., _DIGEST, "SHA256", pattern="^[0-9a-f]{64}$")
     keep: int | None = key(None, "the number of tokens in all; null: min_count decides", "32000", ge=1)
     min_count: int | None = key(
@@ -83,7 +85,7 @@ class TrainVocab(Section):
 
     special_tokens: list[Annotated[str, Field(min_length=1)]] = key(
         ["<|endoftext|>"],
-        "get the first ids, in this order; text never becomes one of them",
+        "tokens that get the first ids, in this order; text never becomes one of them",
         '["<|endoftext|>", "<|pad|>"]',
     )
     vocab_size: int = key(16384, "all tokens: special tokens + 256 bytes + learned tokens", "32000", lt=2**32 - 1)
@@ -128,8 +130,8 @@ class TrainVocab(Section):
     )
     protect: list[Annotated[str, Field(min_length=1)]] = key(
         [],
-        "regexes of the same kind: a token in which one of them is found is all of its match. So with the example digits stay "
-        "apart from letters and in groups of three at most. Learned as with forbid",
+        "regexes as in forbid: a token in which one of them is found is all of its match. With the example, digits stay apart from "
+        "letters, and in groups of three at most. Learned as with forbid",
         '["[0-9]{1,3}"]',
     )
     parity: Parity | None = key(
@@ -145,13 +147,21 @@ class TrainVocab(Section):
     )
     bos_token: str | None = key(
         None,
-        "the special token that tokenizer_config.json names, for transformers; null: encode.begin_of_document",
+        "the special token that tokenizer_config.json names as bos_token, for transformers; null: encode.begin_of_document",
         '"<|endoftext|>"',
     )
-    eos_token: str | None = key(None, "as bos_token; null: encode.end_of_document", '"<|endoftext|>"')
-    pad_token: str | None = key(None, "as bos_token; null: none", '"<|endoftext|>"')
+    eos_token: str | None = key(
+        None,
+        "the special token that tokenizer_config.json names as eos_token; null: encode.end_of_document",
+        '"<|endoftext|>"',
+    )
+    pad_token: str | None = key(
+        None, "the special token that tokenizer_config.json names as pad_token; null: none", '"<|endoftext|>"'
+    )
     unk_token: str | None = key(
-        None, "as bos_token; null: none. No text becomes it, because every byte has a token", '"<|endoftext|>"'
+        None,
+        "the special token that tokenizer_config.json names as unk_token; null: none. No text becomes it: every byte has a token",
+        '"<|endoftext|>"',
     )
     model_max_length: int | None = key(
         None,
