@@ -13,7 +13,7 @@ GOOD = b'{"id": "a", "text": "x"}\n\n'  # a blank line, so that lines and rows d
 
 BAD_LINES: dict[str, tuple[bytes, list[str]]] = {
     "no text key": (b'{"id": "b", "body": "x"}', ["'text' is missing", "keys id, body", "source.text_column"]),
-    "no key at all": (b"{}", ["'text' is missing", "(none)"]),
+    "no key at all": (b"{}", ["keys 'text' and 'id' are missing", "(none)"]),
     "no id key": (b'{"text": "b", "name": "x"}', ["'id' is missing", "keys text, name", "source.id_column", "null"]),
     "null text": (b'{"id": "b", "text": null}', ["'text'", "expected a string", "found null"]),
     "a number as text": (b'{"id": "b", "text": 7}', ["'text'", "expected a string", "found an int (7)"]),
@@ -128,7 +128,7 @@ def test_a_null_among_the_values_of_a_dictionary_is_found(tmp_path: Path) -> Non
 def test_a_bad_line_is_counted_from_the_start_of_the_file(tmp_path: Path) -> None:
     rows = jsonl([("a", "x" * 5000)] * 999)
     (tmp_path / "a.jsonl.zst").write_bytes(zstd(rows + b"\n" + b"{}"))
-    assert "line 1001: the key 'text' is missing" in error_of(tmp_path / "a.jsonl.zst")
+    assert "line 1001: the keys 'text' and 'id' are missing" in error_of(tmp_path / "a.jsonl.zst")
 
 
 def test_a_bad_row_is_counted_from_the_start_of_the_file(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The record of a document that cannot be read, or of a damaged shard, and the errors that name them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -18,8 +18,8 @@ N_FOUND_MAX = 1000  # reading stops after this many in one file
 class BadDocument(msgspec.Struct, frozen=True):
     """A bad document, or, if `row` is None, a damaged piece. `raw`: the document's bytes; None for a null document and for a piece.
 
-    `row` counts from 0, and `line` (only of a .jsonl file) from 1, both from the start of the shard. In the record of a unit
-    both count from 0 and from the start of the piece with the index `piece`, so the record does not depend on where the piece
+    `row` counts from 0, and `line` (only of .jsonl and .csv files) from 1, both from the start of the shard. In the record of a
+    unit both count from 0 and from the start of the piece with the index `piece`, so the record does not depend on where the piece
     lies in its shard. `setting`: the parameter, such as source.text_column, that names the column or key which is missing or of
     the wrong kind.
     """
@@ -56,7 +56,7 @@ class PieceDamagedError(DamagedError):
 
 class ColumnError(CorpusError):
     """A file or a document of it lacks the column or key that `setting` names, or has something else in it. `words`: the
-    message without what to do."""
+    message without what to do. `setting`: several, joined by " and ", if several are missing."""
 
     code = "TM209"
 
@@ -105,13 +105,34 @@ def lines_of(first: Mapping[str, Sequence[Bad]], n: int, is_all: bool) -> tuple[
     lines = [f"  {one}" for one in named]
     if n_more := n - sum(one.n for one in named):
         lines.append(f"  and {'' if is_all else 'at least '}{n_more:,} more")
-    settings = " and ".join(dict.fromkeys(one.setting for one in named if one.setting))
+    settings = " and ".join(dict.fromkeys(name for one in named if one.setting for name in one.setting.split(" and ")))
     if not settings:
         return lines, "", ""
     fix = f"Set {settings} in params.yaml, {whom(settings)}, to a column that they have, or correct the files."
     if settings.startswith("source."):
         fix += " Files with other columns can be a source of their own: see `sources`."
     return lines, fix, settings
+
+
+def missing(what: str, names: Sequence[str], there: Iterable[str]) -> str:
+    """Says which columns or keys are missing, and which there are. `what`: "column" or "key".
+
+    >>> missing("key", ["text", "id"], ["a", "b"])
+    "the keys 'text' and 'id' are missing; found the keys a, b."
+    """
+    are = f"the {what} {names[0]!r} is" if len(names) == 1 else f"the {what}s {' and '.join(map(repr, names))} are"
+    return f"{are} missing; found the {what}s {', '.join(there) or '(none)'}."
+
+
+def set_them(remedies: Mapping[str, str]) -> str:
+    """How to correct the settings that name missing columns or keys. `remedies`: to what each is to be set.
+
+    >>> set_them({"source.text_column": "to one of them", "source.id_column": "to null"})
+    'Set source.text_column in params.yaml, which holds for all files, to one of them, and source.id_column to null'
+    """
+    (first, remedy), *more = remedies.items()
+    others = "".join(f", and {name} {how}" for name, how in more)
+    return f"Set {first} in params.yaml, {whom(first)}, {remedy}{others}"
 
 
 def whom(settings: str) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from tokenmill.config.sources import Reading
-from tokenmill.corpus.bad_documents import BadDocument, ColumnError, whom
+from tokenmill.corpus.bad_documents import BadDocument, ColumnError, missing, set_them
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError
 
@@ -93,18 +93,17 @@ def _wrong_value(shard: Shard, line: bytes, error: Exception, keys: Sequence[Key
         return Fault(f"{error}.")
     if not isinstance(found, dict):
         return Fault(f"expected an object; found {_kind(found)}.")
+    if absent := [key for key in keys if key.name not in found and not key.is_optional]:
+        remedies = {shard.setting(key.param): key.remedy for key in absent}
+        advice = f"{set_them(remedies)}, or correct the line."
+        arrays = [name for name, value in found.items() if isinstance(value, list)]
+        if arrays and shard.kind.format == "json":
+            advice += f" If the documents are the elements of {arrays[0]!r}, write this array alone."
+        return Fault(missing("key", [key.name for key in absent], found), advice, " and ".join(remedies))
     for key in keys:
-        setting = shard.setting(key.param)
         if key.name not in found:
-            if key.is_optional:
-                continue
-            advice = f"Set {setting} in params.yaml, {whom(setting)}, {key.remedy}, or correct the line."
-            arrays = [name for name, value in found.items() if isinstance(value, list)]
-            if arrays and shard.kind.format == "json":
-                advice += f" If the documents are the elements of {arrays[0]!r}, write this array alone."
-            return Fault(
-                f"the key {key.name!r} is missing; found the keys {', '.join(found) or '(none)'}.", advice, setting
-            )
+            continue
+        setting = shard.setting(key.param)
         value = found[key.name]
         if type(value) not in key.kinds:
             shown = "" if isinstance(value, list | dict | None) else f" ({value!r:.40})"

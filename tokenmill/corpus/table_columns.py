@@ -1,11 +1,11 @@
 """Checks that a table has the columns to read, with allowed types."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from tokenmill.corpus.bad_documents import ColumnError, whom
+from tokenmill.corpus.bad_documents import ColumnError, missing, set_them, whom
 from tokenmill.corpus.shards import Shard
 
 
@@ -17,22 +17,28 @@ class _ColumnKind(NamedTuple):
     remedy: str = "to one of them"
 
 
-def check_columns(shard: Shard, schema: pa.Schema, params: Iterable[tuple[str, str]]) -> None:
-    """Raises ColumnError for a column that is missing, duplicated, or of a wrong type. `params`: each column's name, with the key
-    of params.yaml that says it. Raises pa.ArrowInvalid for a damaged schema."""
+def check_columns(shard: Shard, schema: pa.Schema, params: Sequence[tuple[str, str]]) -> None:
+    """Raises ColumnError for columns that are missing, and for one that is duplicated, or of a wrong type. `params`: each
+    column's name, with the key of params.yaml that says it. Raises pa.ArrowInvalid for a damaged schema."""
     try:
-        for name, param in params:
-            _check(shard, schema, name, param)
+        names = schema.names
+        absent = {name: param for name, param in params if name not in names}
+        if not absent:
+            for name, param in params:
+                _check(shard, schema, name, param)
+            return
     except UnicodeDecodeError:
         raise pa.ArrowInvalid("the name of a column is not UTF-8") from None
+    remedies = {shard.setting(param): _KINDS[param].remedy for param in absent.values()}
+    words = missing("column", list(absent), names)
+    raise ColumnError(f"{shard.name}: {words}", f"{set_them(remedies)}.", " and ".join(remedies))
 
 
 def _check(shard: Shard, schema: pa.Schema, name: str, param: str) -> None:
     names, setting, kind = schema.names, shard.setting(param), _KINDS[param]
     if names.count(name) != 1:
-        problem = "is missing" if name not in names else "is there more than once"
         raise ColumnError(
-            f"{shard.name}: the column {name!r} {problem}; found the columns {', '.join(names) or '(none)'}.",
+            f"{shard.name}: the column {name!r} is there more than once; found the columns {', '.join(names)}.",
             f"Set {setting} in params.yaml, {whom(setting)}, {kind.remedy}.",
             setting,
         )
