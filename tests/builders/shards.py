@@ -1,8 +1,10 @@
 """Files of documents in every format, and what the reader finds in them."""
 
+import csv
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,14 @@ def table(rows: Rows, kind: pa.DataType | None = None) -> pa.Table:
             "more": pa.array([None] * len(rows), pa.int8()),
         }
     )
+
+
+def records(rows: Rows, separator: str = ",", line_end: str = "\n") -> bytes:
+    """A .csv file. Each value with a carriage return is in quotes, which Python's writer leaves out."""
+    file = StringIO()
+    writer = csv.writer(file, delimiter=separator, lineterminator=line_end, quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerows([("id", "more", "text"), *((i, 1, t) for i, t in rows)])
+    return file.getvalue().encode()
 
 
 def write_ipc(path: Path, rows: pa.Table, new: Callable[..., Any]) -> None:

@@ -22,6 +22,7 @@ from tests.builders.shards import (
     array,
     jsonl,
     read,
+    records,
     shard,
     table,
     texts_of,
@@ -57,6 +58,9 @@ WRITERS: dict[str, Callable[[Path, Rows], object]] = {
     "pretty objects.json.bz2": lambda path, rows: path.write_bytes(
         bz2.compress("\n".join(json.dumps(one, indent=2) for one in json.loads(array(rows))).encode())
     ),
+    "a.csv": lambda path, rows: path.write_bytes(records(rows)),
+    "a.TSV": lambda path, rows: path.write_bytes(b"\xef\xbb\xbf" + records(rows, "\t", "\r\n")),
+    "a.csv.gz": lambda path, rows: path.write_bytes(gzip.compress(records(rows))),
     "a.parquet": lambda path, rows: pq.write_table(table(rows), path, row_group_size=3),
     "file.arrow": lambda path, rows: write_ipc(path, table(rows), pa.ipc.new_file),
     "stream.arrow": lambda path, rows: write_ipc(path, table(rows), pa.ipc.new_stream),

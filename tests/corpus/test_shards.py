@@ -120,10 +120,10 @@ def test_a_download_that_has_not_ended_is_never_read(tmp_path: Path) -> None:
 
 
 def test_all_files_that_cannot_be_read_are_in_one_message(tmp_path: Path) -> None:
-    touch(tmp_path, "a.txt", "b.csv", "c/b.csv", "d.csv.gz", "README")
+    touch(tmp_path, "a.txt", "b.md", "c/b.md", "d.md.gz", "README")
     (tmp_path / "gone.txt").symlink_to("/nowhere")
     message = error_of(tmp_path, "**/*")
-    assert "2 .csv, like b.csv; 1 without a suffix, like README; 1 .csv.gz, like d.csv.gz" in message
+    assert "2 .md, like b.md; 1 without a suffix, like README; 1 .md.gz, like d.md.gz" in message
     assert "gone.txt (a link to /nowhere)" in message and "source.format: text" in message
 
 

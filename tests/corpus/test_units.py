@@ -35,6 +35,14 @@ def lines(n: int, seed: int = 0) -> list[bytes]:
     ]
 
 
+def records(n: int, seed: int) -> list[bytes]:
+    """A header, and records of up to six lines, some with blank lines behind them."""
+    randoms = random.Random(seed)
+    texts = ["".join(randoms.choices('x",\n', k=randoms.randrange(6))).replace('"', '""') for _ in range(n)]
+    rows = [f'{i},"{text}"\n{randoms.choice(["", "", "", chr(10)])}'.encode() for i, text in enumerate(texts)]
+    return [b'"id","text"\n', *rows]
+
+
 def write(root: Path, name: str, content: bytes) -> Path:
     path = root / "data/raw" / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,18 +63,26 @@ def documents(corpus: Corpus, shard: str) -> list[tuple[int, str, str]]:
 
 
 @settings(deadline=None, max_examples=60)
-@given(n=st.integers(0, 60), unit_bytes_max=st.integers(1, 600), seed=st.integers(0, 99), ends=st.booleans())
-def test_the_parts_of_a_jsonl_file_are_its_documents(
-    tmp_path_factory: pytest.TempPathFactory, n: int, unit_bytes_max: int, seed: int, ends: bool
+@given(
+    n=st.integers(0, 60),
+    unit_bytes_max=st.integers(1, 600),
+    seed=st.integers(0, 99),
+    ends=st.booleans(),
+    name=st.sampled_from(["a.jsonl", "a.csv"]),
+)
+def test_the_parts_of_a_file_of_lines_are_its_documents(
+    tmp_path_factory: pytest.TempPathFactory, n: int, unit_bytes_max: int, seed: int, ends: bool, name: str
 ) -> None:
     root = tmp_path_factory.mktemp("p")
-    content = b"".join(lines(n, seed))
-    write(root, "a.jsonl", content if ends else content.rstrip())
+    content = b"".join(lines(n, seed) if name == "a.jsonl" else [b"\xef\xbb\xbf\n", *records(n, seed)])
+    write(root, name, content if ends else content.rstrip())
     corpus = corpus_of(root, unit_bytes_max)
     whole = corpus_of(root, 10**9)
-    assert documents(corpus, "data/raw/a.jsonl") == documents(whole, "data/raw/a.jsonl")
+    assert documents(corpus, f"data/raw/{name}") == documents(whole, f"data/raw/{name}")
+    for piece in (piece for unit in corpus.units for piece in unit.pieces if piece.part):
+        assert piece.part.first_line == content[: piece.part.start].count(b"\n") + 1
     assert sum(unit.n_bytes for unit in corpus.units) == sum(unit.n_bytes for unit in whole.units)
-    longest = max(map(len, content.splitlines(keepends=True)), default=0)
+    longest = max(map(len, content.splitlines(keepends=True)), default=0) * (1 if name == "a.jsonl" else 6)
     assert all(unit.n_bytes <= max(unit_bytes_max, unit_bytes_max // 2 + longest + 1) for unit in corpus.units)
 
 
@@ -83,6 +99,15 @@ def test_a_changed_line_changes_the_units_beside_it_and_no_others(tmp_path: Path
         new = {unit.pieces[0].digest for unit in corpus_of(tmp_path, 4000).units}
         assert len(old) > 30
         assert len(new - old) <= 4
+
+
+def test_another_header_changes_every_unit_of_a_csv_file(tmp_path: Path) -> None:
+    before = records(400, 0)
+    write(tmp_path, "a.csv", b"".join(before))
+    old = {unit.pieces[0].digest for unit in corpus_of(tmp_path, 1000).units}
+    write(tmp_path, "a.csv", b"".join([b'"text","id"\n', *before[1:]]))
+    new = {unit.pieces[0].digest for unit in corpus_of(tmp_path, 1000).units}
+    assert len(old) > 5 and not old & new
 
 
 def test_the_row_groups_of_a_parquet_file_are_packed_in_order(tmp_path: Path) -> None:
@@ -156,7 +181,7 @@ def test_lines_are_counted_alike_however_their_bytes_come(blocks: list[bytes]) -
     found.end()
     *ended, last = b"".join(blocks).split(b"\n")
     expected = [*ended, last] if last else ended
-    assert (found.n_lines, found.n_blank) == (len(expected), sum(not line.strip() for line in expected))
+    assert (found.n_lines, found.n_rows) == (len(expected), sum(bool(line.strip()) for line in expected))
 
 
 def test_two_units_of_one_name_are_refused(tmp_path: Path) -> None:

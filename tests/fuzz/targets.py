@@ -25,6 +25,7 @@ from tests.builders import in_process
 from tests.builders.chats import DOCUMENTS, VARIABLES, a_conversation, canonical, tokenizer
 from tests.builders.gguf import FIELDS, Field, gguf_file
 from tests.builders.pieces import PIECES, PLAIN
+from tests.builders.shards import records
 from tests.conftest import make_project
 from tests.fuzz.changes import change_json, changed_bytes, parquet_numbers, template, with_number
 from tokenmill import Tokenizer
@@ -57,6 +58,7 @@ def readers(base: Path) -> Try:
     table = pa.Table.from_pylist(rows)
     lines = "".join(json.dumps(row, ensure_ascii=row["n"] % 2 > 0) + "\n" for row in rows)
     plain = {"a.jsonl": lines.encode(), "a.json": json.dumps(rows).encode(), "a.txt": (_TEXT * 50).encode()}
+    plain["a.csv"] = records([(str(row["id"]), str(row["text"])) for row in rows])
     made = {name: [content] for name, content in plain.items()}
     made |= {name + suffix: [pack(content)] for name, content in plain.items() for suffix, pack in _PACKERS.items()}
     made |= {"a.parquet": [], "a.arrow": []}

@@ -4,6 +4,7 @@
 """
 
 import argparse
+import csv
 import gzip
 import itertools
 import json
@@ -50,6 +51,16 @@ def write_array(path: Path, pieces: Iterator[list[Row]]) -> None:
         file.write("]")
 
 
+def write_records(path: Path, pieces: Iterator[list[Row]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer: csv.DictWriter[str] | None = None
+        for row in itertools.chain.from_iterable(pieces):
+            if writer is None:
+                writer = csv.DictWriter(file, list(row))
+                writer.writeheader()
+            writer.writerow({key: value if isinstance(value, str) else json.dumps(value) for key, value in row.items()})
+
+
 def write_table(new: Callable[[str, pa.Schema], Any]) -> Callable[[Path, Iterator[list[Row]]], None]:
     def write(path: Path, pieces: Iterator[list[Row]]) -> None:
         tables = map(pa.Table.from_pylist, pieces)
@@ -79,6 +90,7 @@ FORMATS: dict[str, Callable[[Path, Iterator[list[Row]]], None]] = {
     "a.jsonl.gz": write_lines,
     "a.jsonl.zst": write_lines,
     "a.json": write_array,
+    "a.csv": write_records,
     "a.parquet": write_row_groups,
     "a.arrow": write_table(pa.ipc.new_file),
     "a.txt": write_text,

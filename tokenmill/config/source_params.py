@@ -106,7 +106,7 @@ class Source(Section):
         "[data/raw/a/*.parquet, data/raw/b/*.jsonl]",
     )
     text_column: str = key(
-        "text", "the column (Parquet, Arrow) or key (JSON) that holds a document's text", "content", min_length=1
+        "text", "the column (Parquet, csv) or key (JSON) that holds a document's text", "content", min_length=1
     )
     id_column: str | None = key(
         "id", "the column or key of a document's id; null: the row in the shard, from 0", "url", min_length=1
@@ -128,8 +128,8 @@ class Source(Section):
     )
     format: DocumentFormat | None = key(
         None,
-        "the format of the files: parquet, arrow, jsonl (an object a line), json (also one array of objects), or text (each file "
-        "is a document, whatever its name, and its path is the id); null: their names say it",
+        "the format of the files: parquet, arrow, jsonl (an object a line), json (also one array of objects), csv, tsv, or text "
+        "(each file is a document, whatever its name, and its path is the id); null: their names say it",
         "text",
     )
     messages_column: str | None = key(
@@ -172,7 +172,7 @@ class Source(Section):
     unit_bytes_max: int = key(
         64_000_000,
         "the most bytes of input in one unit of work, which makes one file of the dataset. A larger .jsonl is cut between lines, a "
-        "larger .parquet between row groups; any other file is one unit, whatever its size",
+        "larger .csv between records, a larger .parquet between row groups; any other file is one unit, whatever its size",
         "256000000",
         ge=1,
     )

@@ -7,7 +7,7 @@ import msgspec
 
 from tokenmill.special_tokens import SpecialTokensInText
 
-DocumentFormat = Literal["parquet", "arrow", "jsonl", "json", "text"]
+DocumentFormat = Literal["parquet", "arrow", "jsonl", "json", "csv", "tsv", "text"]
 """The formats of files of documents, which tokenmill.corpus.kinds describes."""
 
 EPOCHS_MAX = 1000

@@ -1,7 +1,8 @@
 """Reads texts, or conversations, and ids from a file of each format.
 
-Parquet and Arrow files are tables. A .jsonl file has one JSON object per line (jsonlines.org). A .json file has objects, one per
-line or one after the other, or one array of them. A .txt file is plain text, and so is any file with format: text.
+Parquet and Arrow files are tables, and so are .csv and .tsv files, whose first record names the columns. A .jsonl file has one JSON
+object per line (jsonlines.org). A .json file has objects, one per line or one after the other, or one array of them. A .txt file
+is plain text, and so is any file with format: text.
 """
 
 from codecs import BOM_UTF8
@@ -19,20 +20,23 @@ from tokenmill.corpus.arrow_sizes import checked_batches
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
 from tokenmill.corpus.conversation_tables import conversations_of
 from tokenmill.corpus.conversations import Maker
+from tokenmill.corpus.csv_records import BadRecord, names_in, records_in
 from tokenmill.corpus.decompression import decompressed
 from tokenmill.corpus.json_values import as_lines, form_of, rows_at
 from tokenmill.corpus.jsonl import LineReader, conversation_reader, line_reader
 from tokenmill.corpus.kept_values import maker_of_values
 from tokenmill.corpus.limits import UNBOUNDED, BoundedFile, Limits
-from tokenmill.corpus.line_faults import OnBadLine
+from tokenmill.corpus.line_faults import OnBadLine, give_up
 from tokenmill.corpus.makers import maker_of
 from tokenmill.corpus.other_kinds import head_of, refuse_other_bytes, refuse_other_text
 from tokenmill.corpus.page_sizes import is_of, rows_within
 from tokenmill.corpus.parquet_files import open_parquet
+from tokenmill.corpus.record_ends import RecordEnds, header_in
 from tokenmill.corpus.shard_files import open_arrow
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.table_columns import check_columns
 from tokenmill.corpus.value_sizes import check_values, is_shared, runs_within
+from tokenmill.errors import DamagedError
 from tokenmill.storage.contents import HEAD_BYTES
 
 _BLOCK_BYTES = 1 << 19  # of decompressed text; jsonl.zst is read at 560 MB/s, with 128 kB at 540 and with 1 MB at 530
@@ -65,8 +69,8 @@ def read_columns(
 ) -> Iterator[Columns]:
     """The shard's documents in consecutive blocks. Texts of tables and .txt are not checked: they may be null or invalid UTF-8.
 
-    `part`: read only this range; positions then count from its start. `has_bad`: a bad line of a .jsonl file becomes null and an
-    entry of `bad`, instead of an error. A bad conversation of a table always does.
+    `part`: read only this range; positions then count from its start. `has_bad`: a bad line of a .jsonl file, or a bad record of a
+    .csv file, becomes null and an entry of `bad`, instead of an error. A bad conversation of a table always does.
 
     Raises CorpusError for a missing or wrong column, a bad line, and a document or block that is larger than `limits`. Raises
     OSError or pa.ArrowException for a damaged file.
@@ -89,6 +93,8 @@ def read_columns(
     wanted = _TableColumns(reading.text_column, reading.id_column, reading.id_param, maker)
     if kind.format == "parquet":
         return _read_parquet(shard, wanted, part, limits)
+    if kind.separator:
+        return _read_csv(shard, wanted, has_bad, part, limits)
     return _read_arrow(shard, wanted, limits)
 
 
@@ -177,7 +183,7 @@ def _read_json(
         blocks = _text_blocks(shard, stream, part)
         form, blocks = _form(blocks, columns) if shard.kind.format == "json" else ("lines", blocks)
         if is_lines := form == "lines":
-            blocks = _whole_lines(blocks, limits, lambda: f"{shard.name}, line {first_line}")
+            blocks = _whole_lines(blocks, limits, lambda: f"{shard.name}, line {first_line}", _last_line_end)
         else:
             around = columns if form == "wrapped" else None
             blocks = as_lines(blocks, form in ("array", "wrapped"), limits, shard.name, around)
@@ -189,6 +195,70 @@ def _read_json(
             by_row = bad if is_lines else (msgspec.structs.replace(one, line=None) for one in bad)
             yield Columns(found.texts, found.ids, file.tell() - start, [*by_row], found.messages)
             bad.clear()
+
+
+def _read_csv(
+    shard: Shard, wanted: _TableColumns, has_bad: bool, part: ShardRange | None, limits: Limits
+) -> Iterator[Columns]:
+    separator = shard.kind.separator
+    header, names = _header(shard, limits)
+    if not names:
+        return
+    chosen = _names(shard, pa.schema([(name, pa.large_string()) for name in names]), wanted)
+    indices = [names.index(name) for name in chosen]
+    start, first_line, row = (part.start, part.first_line, part.first_row) if part else (0, 1, 0)
+    with open_arrow(shard, part.stop if part else None) as file:
+        stream = _opened(shard, file, start, limits)
+        blocks = _text_blocks(shard, stream, part)
+        if not start:
+            blocks = _behind(blocks, len(header))
+            first_line += header.count(b"\n")
+        where = lambda: f"{shard.name}, line {first_line}"  # noqa: E731 — the line changes
+        ends = RecordEnds(separator)
+        bad: list[BadDocument] = []
+        for lines in _whole_lines(_closed(blocks, ends, where), limits, where, ends.last):
+            for records in records_in(lines, separator, len(names), indices):
+                position = file.tell() - start
+                if isinstance(records, BadRecord):
+                    line = first_line + records.line
+                    give_up(shard, 0, line, records.raw, records.fault, bad.append if has_bad else None)
+                    none = pa.nulls(1, pa.large_string())
+                    has_ids, is_made = wanted.id_column is not None, wanted.maker is not None
+                    yield Columns(none, none if has_ids else None, position, [*bad], none if is_made else None)
+                    bad.clear()
+                    row += 1
+                    continue
+                batch = pa.RecordBatch.from_arrays(records.columns, names=chosen)
+                yield from _columns(shard, batch, wanted, position, row, limits)
+                row += len(batch)
+            first_line += lines.count(b"\n")
+
+
+def _header(shard: Shard, limits: Limits) -> tuple[bytes, list[str]]:
+    """The first record of a .csv file, and the names of the columns that it has. Raises DamagedError."""
+    with open_arrow(shard) as file:
+        stream = _opened(shard, file, 0, limits)
+        try:
+            header = header_in(_text_blocks(shard, stream, None), shard.kind.separator)
+            return header, names_in(header, shard.kind.separator)
+        except ValueError as error:
+            raise DamagedError(shard.name, f"{error}.", "Correct it, or make the file again.") from None
+
+
+def _behind(blocks: Iterator[bytes], n_bytes: int) -> Iterator[bytes]:
+    """The blocks without the first bytes."""
+    for block in blocks:
+        if rest := block[n_bytes:]:
+            yield rest
+        n_bytes = max(n_bytes - len(block), 0)
+
+
+def _closed(blocks: Iterator[bytes], ends: RecordEnds, where: Callable[[], str]) -> Iterator[bytes]:
+    """The blocks, which `ends` takes as well. Raises DamagedError behind the last one if a quote is open then."""
+    yield from blocks
+    if ends.is_open:
+        what = "a quote that opens in the record that begins here has no end."
+        raise DamagedError(where(), what, "Close it, or copy or make the file again if it was cut off.")
 
 
 def _form(blocks: Iterator[bytes], columns: Sequence[str]) -> tuple[str, Iterator[bytes]]:
@@ -272,8 +342,15 @@ def _next_blocks(file: Any, n_bytes: int) -> Iterator[bytes]:
         yield block
 
 
-def _whole_lines(blocks: Iterator[bytes], limits: Limits, where: Callable[[], str]) -> Iterator[bytes]:
-    """Regroups the bytes into blocks of whole lines. `where`: names the next line in an error message."""
+def _last_line_end(block: bytes) -> int:
+    return block.rfind(b"\n") + 1
+
+
+def _whole_lines(
+    blocks: Iterator[bytes], limits: Limits, where: Callable[[], str], last_end: Callable[[bytes], int]
+) -> Iterator[bytes]:
+    """Regroups the bytes into blocks of whole lines, or records. `where`: names the next line in an error message. `last_end`:
+    gives the position behind the last line that ends in a block, or 0."""
     parts: list[bytes | memoryview] = []  # of the unfinished line; joined once, so that a long line takes linear time
     n_held = 0
 
@@ -282,7 +359,7 @@ def _whole_lines(blocks: Iterator[bytes], limits: Limits, where: Callable[[], st
             limits.check_document(n_held + n_more, where())
 
     for block in blocks:
-        if end := block.rfind(b"\n") + 1:
+        if end := last_end(block):
             check(block.find(b"\n"))
             view = memoryview(block)
             parts.append(view[:end])

@@ -10,6 +10,8 @@ _SUFFIXES: dict[str, DocumentFormat] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
     ".arrow": "arrow",
     ".txt": "text",
 }
@@ -17,6 +19,7 @@ COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
 UNFINISHED = (".crdownload", ".part", ".aria2")
 """Suffixes of unfinished downloads, which are never read."""
 
+_SEPARATORS = {"csv": b",", "tsv": b"\t"}
 _NEVER_COMPRESSED = ("parquet", "arrow")  # compressed inside
 
 assert set(_SUFFIXES.values()) == set(get_args(DocumentFormat))
@@ -39,9 +42,14 @@ class FileKind(NamedTuple):
         return self.format != "text"
 
     @property
+    def separator(self) -> bytes:
+        """What separates the values of a record; empty for a kind without records."""
+        return _SEPARATORS.get(self.format, b"")
+
+    @property
     def is_cut_at_lines(self) -> bool:
-        """Whether a large file is cut between lines."""
-        return self == ("jsonl", "")
+        """Whether a large file is cut between lines; one of records between those at which a record ends."""
+        return not self.compression and (self.format == "jsonl" or bool(self.separator))
 
     @property
     def is_packed(self) -> bool:

@@ -85,7 +85,7 @@ def _may_be(content: Content, kind: FileKind) -> bool:
     match kind.format:
         case "text":
             return content.is_text
-        case "jsonl" | "json":
+        case "jsonl" | "json" | "csv" | "tsv":
             return content.name == "text"
         case _:
             return content.name == kind.format
@@ -97,6 +97,8 @@ def _expected(kind: FileKind) -> str:
             return "plain text"
         case "jsonl" | "json":
             return "JSON"
+        case "csv" | "tsv":
+            return f"values with {'commas' if kind.format == 'csv' else 'tabs'} between them"
         case _:
             return f"a .{kind.format} file"
 

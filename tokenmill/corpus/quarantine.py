@@ -26,8 +26,8 @@ SCHEMA = pa.schema(
         pa.field("raw", pa.large_binary()),
     ]
 )
-"""The quarantine's columns. `row`: the row in the shard, from 0; null for a damaged shard or range. `line`: the line of a .jsonl
-file, from 1. `raw`: the document's bytes, or null."""
+"""The quarantine's columns. `row`: the row in the shard, from 0; null for a damaged shard or range. `line`: the line of a .jsonl or
+.csv file, from 1. `raw`: the document's bytes, or null."""
 
 QUARANTINE_FILE = "quarantine.parquet"  # in QUARANTINE_DIRECTORY
 

@@ -72,8 +72,8 @@ class Shard:
 
 @dataclass(frozen=True)
 class ShardRange:
-    """A range of whole documents of a shard: bytes of a .jsonl file or row groups of a .parquet file, from `start` up to but
-    without `stop`. `first_row`: the row of its first document in the shard, from 0. `first_line`: its first line, from 1."""
+    """A range of whole documents of a shard: bytes of a .jsonl or .csv file, or row groups of a .parquet file, from `start` up to
+    but without `stop`. `first_row`: the row of its first document in the shard, from 0. `first_line`: its first line, from 1."""
 
     start: int
     stop: int

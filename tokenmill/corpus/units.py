@@ -1,9 +1,9 @@
 """Cuts the corpus into work units. The cuts depend only on content and parameters, never on the number of workers.
 
-A shard larger than `unit_bytes_max` is cut if its format can be read from the middle: .jsonl between lines, .parquet between
-row groups. A shard of any other format is one unit, however large. Shards smaller than `unit_bytes_min` share units. A unit of
-lines or of small shards ends, once it is half full, at a line or name whose checksum is low (content-defined chunking). So a
-change moves only the ends near it.
+A shard larger than `unit_bytes_max` is cut if its format can be read from the middle: .jsonl between lines, .csv and .tsv between
+records, .parquet between row groups. A shard of any other format is one unit, however large. Shards smaller than `unit_bytes_min`
+share units. A unit of lines or of small shards ends, once it is half full, at a line or name whose checksum is low (content-defined
+chunking). So a change moves only the ends near it.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ class Piece:
 
     @property
     def first_line(self) -> int:
-        """The first line of the documents in a .jsonl file, from 1."""
+        """The first line of the documents in a .jsonl or .csv file, from 1."""
         return self.part.first_line if self.part else 1
 
     @property
@@ -251,7 +251,7 @@ def _look(
             head = head_of(file)
             refuse_pointer(shard, head)
             if may_be_cut and shard.kind.is_cut_at_lines and may_be_text(head):
-                parts = list(line_ranges(file, shard.n_bytes, unit_bytes_max, take, stopped))
+                parts = list(line_ranges(file, shard.n_bytes, unit_bytes_max, take, stopped, shard.kind.separator))
             for block in blocks(file, None, stopped):
                 take(block)
         if may_be_cut and shard.kind.format == "parquet":

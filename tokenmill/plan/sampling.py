@@ -192,7 +192,7 @@ def _between_blocks(batches: list[Batch]) -> list[Batch]:
 
 def _part(shard: Shard, text_bytes_max: int, rng: random.Random) -> ShardRange | None:
     """A range that begins at a random place; None for a shard to be read from its beginning."""
-    if shard.kind.is_cut_at_lines and shard.n_bytes > 2 * text_bytes_max:
+    if shard.kind == ("jsonl", "") and shard.n_bytes > 2 * text_bytes_max:
         with open_shard(shard) as file:
             if not may_be_text(head_of(file)):
                 return None  # reading from the beginning will report the error
