@@ -127,6 +127,33 @@ def test_all_files_that_cannot_be_read_are_in_one_message(tmp_path: Path) -> Non
     assert "gone.txt (a link to /nowhere)" in message and "source.format: text" in message
 
 
+def test_the_message_says_how_to_convert_files_and_which_may_be_read_as_text(tmp_path: Path) -> None:
+    touch(tmp_path, "a.txt", "b.warc.gz", "c.PDF")
+    message = error_of(tmp_path, "*")
+    assert "  .warc: write the texts of its pages as .jsonl, with warcio" in message and "  .pdf: write" in message
+    assert (
+        "format: text" not in message
+        and "Convert them, as the page “From csv, WARC, the Hub, folders” shows" in message
+    )
+    with (tmp_path / "d.md").open("wb") as file:
+        file.truncate(52_000_000)
+    assert "those in .md are plain text" in error_of(tmp_path, "*")
+    assert "Each file is then one document, d.md one of 52 MB. Otherwise convert it," in error_of(tmp_path, "d.md")
+
+
+def test_files_that_describe_a_folder_of_documents_are_none(tmp_path: Path) -> None:
+    saved = ["dataset_dict.json", "train/data-00000-of-00001.arrow", "train/dataset_info.json", "train/state.json"]
+    clone = [".gitattributes", "README.md", "data/train.parquet", "dataset_infos.json"]
+    touch(
+        tmp_path, *(f"raw/saved/{name}" for name in saved), *(f"raw/clone/{name}" for name in clone), "raw/state.json"
+    )
+    expected = ["raw/clone/data/train.parquet", "raw/saved/train/data-00000-of-00001.arrow", "raw/state.json"]
+    assert names(tmp_path, "raw/**/*") == expected
+    assert "README.md" in error_of(tmp_path, "raw/clone/*.md")
+    (tmp_path / "raw/clone/.gitattributes").unlink()
+    assert "raw/clone/README.md: files of this kind" in error_of(tmp_path, "raw/**/*")
+
+
 def test_a_name_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
     try:
         Path(os.fsdecode(bytes(tmp_path) + b"/\xff.txt")).touch()

@@ -80,8 +80,8 @@ def _at_once(block: bytes, separator: bytes, n_columns: int, wanted: Sequence[in
 
 
 def _one_by_one(block: bytes, separator: bytes) -> Iterator[tuple[list[str] | None, int]]:
-    """The values of each record, as text in latin-1, which keeps any bytes, and the number of lines up to its end. None in place
-    of those of a record with a carriage return outside of quotes; no values for a blank line."""
+    """The values of each record, as text in latin-1, which keeps any bytes, and the number of lines up to its end. A record
+    with a carriage return outside of quotes has None in their place, and a blank line has no values."""
     csv.field_size_limit(max(csv.field_size_limit(), len(block)))
     lines = (line.decode("latin-1") for line in BytesIO(block).readlines())
     reader = csv.reader(lines, delimiter=separator.decode())

@@ -2,45 +2,100 @@
 
 import glob as globbing
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 from tokenmill.corpus.kinds import COMPRESSIONS, UNFINISHED, known_suffixes
 from tokenmill.errors import CorpusError
 
 _N_NAMES_SHOWN = 5
 _N_KINDS_SHOWN = 8
+_LARGE_BYTES = 4_000_000
+_TEXTS = re.compile(
+    r"\.(md|markdown|mdx|rst|adoc|org|text|tex|log|srt|vtt|yaml|yml|toml|ini|cfg|sql|css|scss|po|proto|py|pyi|js|jsx|ts|tsx|java|kt"
+    r"|scala|c|h|cc|cpp|hpp|cu|cs|rs|go|rb|php|pl|lua|r|jl|swift|m|sh|hs|ml|ex|erl|clj|lisp|el|v|sv|vhdl|f90|dart|zig)"
+)
+"""Suffixes of plain text, besides those that need no format."""
+
+_CONVERSIONS = {
+    (".xlsx", ".xls", ".ods"): "write each sheet as .csv, with pandas",
+    (".warc",): "write the texts of its pages as .jsonl, with warcio and trafilatura",
+    (".pdf",): "write their texts as .jsonl, with pypdf",
+    (".html", ".htm", ".xhtml"): "write their texts as .jsonl, with trafilatura",
+    (".docx", ".doc", ".odt"): "write their texts as .jsonl, with python-docx",
+    (".epub",): "write their texts as .jsonl, with ebooklib",
+}
 
 
-def strange_files(files: Sequence[tuple[str, str]]) -> CorpusError:
-    """The error for files of unknown kind: how many have each suffix, with one example. `files`: each name with the parameter
-    whose glob matches it."""
-    by_suffix: dict[str, list[str]] = {}
-    for name, _ in files:
-        last = PurePath(name)
+class StrangeFile(NamedTuple):
+    """A file of unknown kind. `asked`: the parameter whose glob matches it."""
+
+    name: str
+    asked: str
+    n_bytes: int
+
+    @property
+    def suffix(self) -> str:
+        """The end of its name, with that of the compression, as it is written; empty if there is none."""
+        last = PurePath(self.name)
         packed = last.suffix if last.suffix.lower() in COMPRESSIONS else ""
-        by_suffix.setdefault((PurePath(last.stem).suffix if packed else last.suffix) + packed, []).append(name)
+        return (PurePath(last.stem).suffix if packed else last.suffix) + packed
+
+    @property
+    def kind(self) -> str:
+        """The suffix in lower case, without that of the compression."""
+        suffix = self.suffix.lower()
+        return next((suffix.removesuffix(packed) for packed in COMPRESSIONS if suffix.endswith(packed)), suffix)
+
+
+def strange_files(files: Sequence[StrangeFile]) -> CorpusError:
+    """The error for files of unknown kind: how many have each suffix, with one example, and how to convert those that programs
+    convert."""
+    by_suffix: dict[str, list[str]] = {}
+    for file in files:
+        by_suffix.setdefault(file.suffix, []).append(file.name)
     groups = sorted(by_suffix.items(), key=lambda one: (-len(one[1]), one[0]))
     kinds = [
         f"{len(some):,} {suffix or 'without a suffix'}, like {min(some)}" for suffix, some in groups[:_N_KINDS_SHOWN]
     ]
     kinds += [f"and {len(groups) - _N_KINDS_SHOWN:,} other kinds"] if len(groups) > _N_KINDS_SHOWN else []
     what = "files of this kind" if len(files) == 1 else f"files of these kinds ({'; '.join(kinds)})"
-    if any(name.lower().endswith(UNFINISHED) for name, _ in files):
+    if any(file.name.lower().endswith(UNFINISHED) for file in files):
         what = f"{what}, of which those in {', '.join(UNFINISHED)} are downloads that have not ended,"
-    settings = list(dict.fromkeys(asked for _, asked in files))
-    sections = [asked.removesuffix(".glob") for asked in settings if asked.endswith(".glob")]
-    them, they = ("it", "it is") if len(files) == 1 else ("them", "they are")
-    say_it = (
-        f"If {they} plain text, set {sections[0]}.format: text, or give {them} a source with that format if other files are not "
-        "plain text (see `sources`). "
-        if sections
-        else ""
-    )
+    kinds_there = {file.kind for file in files}
+    conversions = [
+        f"  {suffix}: {how}"
+        for suffixes, how in _CONVERSIONS.items()
+        if (suffix := next((one for one in suffixes if one in kinds_there), None))
+    ]
+    settings = list(dict.fromkeys(file.asked for file in files))
+    them = "it" if len(files) == 1 else "them"
+    how = ", as the page “From csv, WARC, the Hub, folders” shows" if conversions else ""
+    convert = f"onvert {them}{how}, move {them} elsewhere, or make {' and '.join(settings)} narrower."
+    advice = _read_as_text(files)
     return CorpusError(
-        files[0][0] if len(files) == 1 else "",
-        f"{what} cannot be read; expected a name that ends with {known_suffixes()}.",
-        f"{say_it}Otherwise convert {them}, move {them} elsewhere, or make {' and '.join(settings)} narrower.",
+        files[0].name if len(files) == 1 else "",
+        [f"{what} cannot be read; expected a name that ends with {known_suffixes()}.", *conversions],
+        f"{advice} Otherwise c{convert}" if advice else f"C{convert}",
+    )
+
+
+def _read_as_text(files: Sequence[StrangeFile]) -> str:
+    """How to have the files of plain text read; empty if none seems to be."""
+    texts = [file for file in files if _TEXTS.fullmatch(file.kind) and file.asked.endswith(".glob")]
+    if not texts:
+        return ""
+    they, them = ("it is", "it") if len(texts) == 1 else ("they are", "them")
+    if len(texts) < len(files):
+        they = f"those in {', '.join(sorted({file.suffix for file in texts}))} are"
+    section = texts[0].asked.removesuffix(".glob")
+    largest = max(texts, key=lambda file: file.n_bytes)
+    large = f", {largest.name} one of {largest.n_bytes / 1e6:,.0f} MB" if largest.n_bytes >= _LARGE_BYTES else ""
+    return (
+        f"If {they} plain text, set {section}.format: text, or give {them} a source with that format if other files are not "
+        f"plain text (see `sources`). Each file is then one document{large}."
     )
 
 

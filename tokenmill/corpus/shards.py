@@ -10,7 +10,7 @@ from functools import cache, partial
 from pathlib import Path, PurePath
 
 from tokenmill.config.sources import DocumentSource
-from tokenmill.corpus.file_messages import nothing_matches, strange_files
+from tokenmill.corpus.file_messages import StrangeFile, nothing_matches, strange_files
 from tokenmill.corpus.kinds import FileKind, kind_of, known_suffixes
 from tokenmill.corpus.object_globs import find_objects
 from tokenmill.errors import CorpusError, PointerError
@@ -20,6 +20,7 @@ from tokenmill_reader.urls import is_url, local_path, place
 
 _LEFT_OUT = (".partial", ".tmp", ".dvc")  # unfinished files, and DVC's files beside data
 _OF_THE_SYSTEM = (".DS_Store", "._", ".git")  # begins of hidden names that macOS and git make
+_DESCRIPTIONS = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json")  # of the library datasets
 _N_ERRORS_SHOWN = 20
 _RAW_PREFIX = "data/raw/"  # omitted from the names of the dataset's files
 
@@ -84,11 +85,11 @@ class ShardRange:
 
 @dataclass(frozen=True)
 class MatchedFiles:
-    """The files that globs match. `shards`: readable ones, sorted by name. `strange`: names of unknown kind, each with the
-    parameter whose glob matches it. `wrong`: the errors of the others."""
+    """The files that globs match. `shards`: readable ones, sorted by name. `strange`: those of unknown kind. `wrong`: the errors of
+    the others."""
 
     shards: list[Shard]
-    strange: list[tuple[str, str]]
+    strange: list[StrangeFile]
     wrong: list[CorpusError]
 
 
@@ -98,8 +99,9 @@ def find_shards(
     """The files that the globs match, each once, sorted by name. `asked`: where the globs come from, for error messages. `source`:
     theirs.
 
-    `**` matches folders at any depth. Hidden files and names that end with .partial, .tmp or .dvc are left out. A glob may be the
-    URL of objects in object storage; empty ones of unknown kind mark folders and are left out, too. Raises StorageError, and
+    `**` matches folders at any depth. Hidden files and names that end with .partial, .tmp or .dvc are left out. So are files
+    that describe a folder of documents (see `is_description`), unless the format is text or they are all there is. A glob may be
+    the URL of objects in object storage; empty ones of unknown kind mark folders and are left out, too. Raises StorageError, and
     CorpusError for a glob that matches no file, a folder that cannot be listed, a .dvc file without its data, and, in one error,
     all files that are of unknown kind or unreadable.
     """
@@ -132,9 +134,13 @@ def look_for(
     names, stored = _named(root, glob, asked)
     format = None if source is None else source.format
     found = MatchedFiles([], [], [])
-    for name in sorted({*names, *stored} - known):
+    matched = {*names, *stored}
+    described = set() if format == "text" else {name for name in matched if is_description(root, name, matched)}
+    for name in sorted(matched - known - (described if described < matched else set())):
         if kind_of(name, format) is None:
-            found.strange.append((name, asked))
+            found.strange.append(
+                StrangeFile(name, asked, stored[name].n_bytes if name in stored else _n_bytes(root / name))
+            )
         elif name in stored:
             found.shards.append(Shard(stored[name], name, stored[name].n_bytes, source))
         else:
@@ -157,7 +163,7 @@ def _named(root: Path, glob: str | Sequence[str], asked: str) -> tuple[set[str],
 def whole(found: Sequence[MatchedFiles]) -> list[Shard]:
     """All shards, in order. Raises one CorpusError for all files that are of unknown kind or cannot be read."""
     wrong = [error for one in found for error in one.wrong]
-    if strange := [pair for one in found for pair in one.strange]:
+    if strange := [file for one in found for file in one.strange]:
         wrong.append(strange_files(strange))
     if len(wrong) == 1:
         raise wrong[0]
@@ -167,6 +173,28 @@ def whole(found: Sequence[MatchedFiles]) -> list[Shard]:
         shown = [f"  {error}" for error in wrong[:_N_ERRORS_SHOWN]]
         raise CorpusError("", ["the files that documents are read from:", *shown, *more])
     return [shard for one in found for shard in one.shards]
+
+
+def is_description(root: Path, name: str, names: Set[str]) -> bool:
+    """Whether a file describes the folder that it is in: what the library datasets writes beside its tables, and the README.md of a
+    clone from a Hugging Face hub. `names`: those of all files."""
+    folder, slash, last = name.rpartition("/")
+    match last:
+        case "state.json":
+            return f"{folder}{slash}dataset_info.json" in names
+        case "README.md" if is_url(name):
+            return name.startswith("hf://")
+        case "README.md":
+            return (root / folder / ".gitattributes").is_file()
+        case _:
+            return last in _DESCRIPTIONS
+
+
+def _n_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def inside(name: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence, Set
 from pathlib import Path
 
 from tokenmill.config.params import Params
-from tokenmill.corpus.shards import Shard, hidden_names, look_for, matching_names, whole
+from tokenmill.corpus.shards import Shard, hidden_names, is_description, look_for, matching_names, whole
 from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.layout import RAW_DIRECTORY
 from tokenmill_reader.urls import is_url
@@ -45,14 +45,16 @@ def find_documents(root: Path, params: Params, known: Set[str] = frozenset()) ->
 
 
 def unread_files(root: Path, params: Params) -> list[str]:
-    """The names of the files below data/raw that no source matches, sorted. Hidden and unfinished files do not count, nor does
-    source.drop. Empty if the globs are wrong, which `find_documents` reports."""
+    """The names of the files below data/raw that no source matches, sorted. Hidden and unfinished files do not count, nor do
+    files that describe a folder of documents, and source.drop. Empty if the globs are wrong, which `find_documents` reports."""
     globs = [glob for source in params.document_sources() for glob in source.globs if not is_url(glob)]
     everything = f"{RAW_DIRECTORY}/**/*"
     if everything in globs or not (root / RAW_DIRECTORY).is_dir():
         return []
     try:
-        unread = set(matching_names(root, everything, "source.glob")) - set(matching_names(root, globs, "source.glob"))
+        names = set(matching_names(root, everything, "source.glob"))
+        unread = {name for name in names if not is_description(root, name, names)}
+        unread -= set(matching_names(root, globs, "source.glob"))
     except CorpusError:
         return []
     return sorted(unread - {os.path.relpath(root / (params.source.drop or ""), root)})
