@@ -112,9 +112,21 @@ def first_rows(shards: Sequence[Shard], source: Source, wanted: Requirements) ->
             )
         )
     if (of_all := bad.error()) is not None:
-        seen.wrong.insert(0, of_all)
+        seen.wrong.insert(0, _of_one_file(of_all, seen.looked))
     seen.left_out = bad.left_out
     return seen
+
+
+def _of_one_file(error: CorpusError, looked: Sequence[tuple[Shard, str | None]]) -> CorpusError:
+    """The error; if one file lacks a column that all others have, with advice for that file. `looked`: see FirstRows."""
+    names = [shard.name for shard, setting in looked if setting is not None]
+    bad = [one for some in error.first.values() for one in some] if isinstance(error, BadInputError) else []
+    if isinstance(error, ColumnError):
+        bad = [Bad(error.words, setting=error.setting)]
+    if len(names) != 1 or len(looked) == 1 or len(bad) != 1 or bad[0].setting is None:
+        return error
+    advice = f"The other files have it: rename it in {names[0]}, or give this file a source of its own (see `sources`)."
+    return ColumnError(str(bad[0]), advice, bad[0].setting)
 
 
 def _smaller(limits: Limits) -> Limits:
