@@ -1,13 +1,14 @@
 """Files below data/raw that no source matches are named."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.builders.teams import findings
 from tests.conftest import Project
 from tokenmill.config.load_params import load_params
-from tokenmill.corpus.source_shards import hidden_files, unread_files
+from tokenmill.corpus.source_shards import find_documents, hidden_files, unread_files
 
 OTHERS = ["data/raw/notes.md", "data/raw/old/c.jsonl"]
 
@@ -81,6 +82,9 @@ def test_the_list_of_documents_to_leave_out_is_known_by_any_path(narrow: Project
     (narrow.root / "data/raw/drop.csv").write_text("id,reason\n", encoding="utf-8")
     narrow.set(source__drop=drop.format(root=narrow.root))
     assert unread_files(narrow.root, load_params(narrow.root / "params.yaml")) == OTHERS
+    narrow.set(sources={"web": {"glob": ["data/raw/*.jsonl", "data/raw/*.csv"]}})
+    shards = find_documents(narrow.root, load_params(narrow.root / "params.yaml"))
+    assert {Path(shard.name).suffix for shard in shards} == {".jsonl"}
 
 
 def test_nothing_is_said_where_all_files_are_read(project: Project) -> None:

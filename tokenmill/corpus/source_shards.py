@@ -14,12 +14,14 @@ _N_NAMES_SHOWN = 5
 
 
 def find_documents(root: Path, params: Params, known: Set[str] = frozenset()) -> list[Shard]:
-    """The shards of the project at `root`, sorted by name, each with its source. `known`: names of shards to leave out.
+    """The shards of the project at `root`, sorted by name, each with its source, without source.drop. `known`: names of shards to
+    leave out.
 
     Raises CorpusError as `find_shards` does, and with source.sources_strict for a file below data/raw that no source matches; and
     ParamsError for a shard that two sources match.
     """
     found: dict[str, Shard] = {}
+    known = known | _drop(root, params)
     looked = [look_for(root, one.globs, f"{one.section}.glob", one, known) for one in params.document_sources()]
     for shards in looked:
         for shard in shards.shards:
@@ -57,7 +59,12 @@ def unread_files(root: Path, params: Params) -> list[str]:
         unread -= set(matching_names(root, globs, "source.glob"))
     except CorpusError:
         return []
-    return sorted(unread - {os.path.relpath(root / (params.source.drop or ""), root)})
+    return sorted(unread - _drop(root, params))
+
+
+def _drop(root: Path, params: Params) -> set[str]:
+    """The name of the list of documents to leave out, if there is one."""
+    return set() if params.source.drop is None else {os.path.relpath(root / params.source.drop, root)}
 
 
 def hidden_files(root: Path, params: Params) -> list[str]:
