@@ -22,8 +22,9 @@ class RecordEnds:
     is in quotes. `n_rows`, `n_lines`: how many records, without blank lines, and how many lines ended in what `add` took."""
 
     def __init__(self, separator: bytes) -> None:
-        self.is_open = False
-        self.n_rows = self.n_lines = 0
+        self.is_open: bool = False
+        self.n_rows: int = 0
+        self.n_lines: int = 0
         self._is_begun = False  # whether more than carriage returns is behind the last end
         self._may_open = np.isin(np.arange(256), (*separator, _LINE_FEED, _QUOTE))  # by the byte before a quote
         self._last = _LINE_FEED  # the byte before the next one; a quote only if it closes
@@ -33,8 +34,12 @@ class RecordEnds:
         was_open, quotes = self.is_open, self._quotes(block)
         feed = len(block)
         while (feed := block.rfind(b"\n", 0, feed)) >= 0:
-            if (int(np.searchsorted(quotes, feed)) + was_open) % 2 == 0:
+            n_before = int(np.searchsorted(quotes, feed))
+            if (n_before + was_open) % 2 == 0:
                 return feed + 1
+            if not n_before:
+                return 0
+            feed = int(quotes[n_before - 1])  # where the value begins that holds this line end
         return 0
 
     def add(self, block: bytes) -> npt.NDArray[np.int64]:
