@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
+from tests.builders.shards import records
 from tests.conftest import Project
 
 TEXTS = [
@@ -27,16 +28,17 @@ KINDS = (
     "books/e.arrow",
     "books/f.txt",
     "books/g.json",
+    "books/i.csv",
     "web/h.ndjson.xz",
 )
 
 
 def write_corpus(folder: Path) -> None:
-    """A file of each kind; the .jsonl and the .parquet are cut into several units."""
+    """A file of each kind; the .jsonl, the .csv and the .parquet are cut into several units."""
     for name in KINDS:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        texts = TEXTS * 40 if name.endswith((".jsonl", ".parquet")) else TEXTS
+        texts = TEXTS * 40 if name.endswith((".jsonl", ".csv", ".parquet")) else TEXTS
         rows = [{"id": f"{name}-{i}", "text": f"{text} of {name}"} for i, text in enumerate(texts)]
         lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
         if name.endswith(".gz"):
@@ -49,6 +51,8 @@ def write_corpus(folder: Path) -> None:
             path.write_bytes(zstandard.compress(lines))
         elif name.endswith(".jsonl"):
             path.write_bytes(lines)
+        elif name.endswith(".csv"):
+            path.write_bytes(records([(row["id"], row["text"]) for row in rows]))
         elif name.endswith(".txt"):
             path.write_text("\n--\n".join(row["text"] for row in rows), encoding="utf-8")
         else:
