@@ -246,6 +246,8 @@ def unreadable(place: str, error: OSError) -> CorpusError:
 def _why(error: OSError) -> str:
     """The system's text for the error; our own for a file of the wrong kind or too large."""
     why = str(error.strerror) if error.errno in (errno.EINVAL, errno.EFBIG) else os.strerror(error.errno or 0)
+    if error.errno == errno.EMFILE:
+        return f"{why} (this process may have {resource.getrlimit(resource.RLIMIT_NOFILE)[0]:,} of them: ulimit -n)"
     return why + _file_limit() if error.errno == errno.EFBIG else why
 
 

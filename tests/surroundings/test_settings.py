@@ -2,13 +2,17 @@
 
 import errno
 import resource
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Project
 from tokenmill.cli.answer import message_of
-from tokenmill.errors import room
+from tokenmill.cli.main import _of_settings
+from tokenmill.errors import ParamsError, room
+from tokenmill.orchestration.engines import _needed
 
 NO_SETTINGS = b"\xff[[[broken\n= = {\0"
 FILES = {
@@ -38,12 +42,39 @@ def test_settings_that_cannot_be_read_are_named(
     assert line.startswith("tokenmill: error[TM401]: ") and name.removeprefix("project/") in line
 
 
-def test_a_limit_on_the_size_of_files_is_named(tmp_path: Path) -> None:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+def broken(module: str, variable: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the next import of a module read a broken file of settings."""
+    import_module(module)
+    path.write_bytes(NO_SETTINGS)
+    monkeypatch.setenv(variable, str(path.parent))
+    monkeypatch.delitem(sys.modules, module)
+
+
+def test_settings_of_dask_that_cannot_be_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken("dask.config", "DASK_CONFIG", tmp_path / "own.yaml", monkeypatch)
+    with pytest.raises(ParamsError, match=f"run.engine: dask: .*{tmp_path / 'own.yaml'}"):
+        _needed("dask", "dask.config")
+
+
+def test_settings_of_fsspec_that_cannot_be_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken("fsspec.config", "FSSPEC_CONFIG_DIR", tmp_path / "own.json", monkeypatch)
+    with pytest.raises(ValueError, match="codec can't decode") as raised:
+        import_module("fsspec.config")
+    assert f"{tmp_path / 'own.json'}: fsspec's settings cannot be read" in message_of(_of_settings(raised.value))
+
+
+@pytest.mark.parametrize(
+    ("limit", "number", "words"),
+    [
+        (resource.RLIMIT_FSIZE, errno.EFBIG, "(this process may write files of 4,096 bytes: ulimit -f)"),
+        (resource.RLIMIT_NOFILE, errno.EMFILE, "(this process may have 4,096 of them: ulimit -n)"),
+    ],
+)
+def test_a_limit_on_files_is_named(tmp_path: Path, limit: int, number: int, words: str) -> None:
+    before = resource.getrlimit(limit)
+    resource.setrlimit(limit, (4096, before[1]))
     try:
-        said = message_of(OSError(errno.EFBIG, "File too large", "a.parquet")), room(str(tmp_path))
+        assert words in message_of(OSError(number, "", "a.parquet"))
+        assert words in room(str(tmp_path)) or number == errno.EMFILE
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    for words in said:
-        assert "(this process may write files of 1,048,576 bytes: ulimit -f)" in words
+        resource.setrlimit(limit, before)

@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import os
 import re
 import resource
 import select
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             return _run(ending.command, given, stdout)
         except Exception as error:  # noqa: BLE001 — an unexpected error is a defect, printed with its traceback
-            error = _of_project(error)
+            error = _of_settings(_of_project(error))
             if not ending.received:
                 if isinstance(error, BrokenPipeError) and _is_stdout_closed():
                     return EXIT_UNREAD
@@ -70,10 +71,8 @@ def _run(command: str | None, given: list[str], stdout: Stdout) -> int:
         print_result(command, {"version": tokenmill.__version__})
         return EXIT_DONE
     for one in given:
-        try:
-            one.encode()
-        except UnicodeEncodeError:
-            raise UsageError(f"argument {one!r}: expected UTF-8. Correct it, or rename the file or folder.") from None
+        if not _is_utf8(one):
+            raise UsageError(f"argument {one!r}: expected UTF-8. Correct it, or rename the file or folder.")
     asked = make_parser().parse_args(given)
     _set_up(asked)
     with stdout.to_stderr() if is_json and command not in STREAMS else nullcontext():
@@ -90,6 +89,11 @@ def _run(command: str | None, given: list[str], stdout: Stdout) -> int:
     return answer.code
 
 
+def _is_utf8(text: str) -> bool:
+    """Whether an argument or variable was valid UTF-8: Python keeps other bytes as halves of pairs, which cannot be encoded."""
+    return text == text.encode(errors="ignore").decode()
+
+
 def _set_up(asked: argparse.Namespace) -> None:
     """Applies the options that every command has. Raises ParamsError if the process may have too little memory for its libraries,
     some of which abort without a message then."""
@@ -102,6 +106,11 @@ def _set_up(asked: argparse.Namespace) -> None:
             "Raise that limit, and limit memory by run.memory_mb_max.",
             code="TM110",
         )
+    for name in ("TMPDIR", "TEMP", "TMP"):  # pyarrow opens no file there, and `verify` would call the dataset wrong
+        if not _is_utf8(os.environ.get(name, "")):
+            raise ParamsError(
+                f"the environment's {name}", "expected a path that is valid UTF-8.", "Name another folder."
+            )
     from tokenmill.versioning.dvc_repository import quiet_environment
 
     is_debug = getattr(asked, "debug", False)
@@ -153,6 +162,19 @@ def _of_project(error: Exception) -> Exception:
             own = ProjectCodeError(f"{path}, line {line}", what.splitlines(), "Correct it, or what it reads.")
             own.__cause__ = error
             return own
+    return error
+
+
+def _of_settings(error: Exception) -> Exception:
+    """A ParamsError for an error over a file of fsspec's settings, which DVC and Prefect make fsspec read when they are imported;
+    any other error as it is."""
+    for frame, _line in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_name == "set_conf_files" and frame.f_globals["__name__"] == "fsspec.config":
+            path = Path(frame.f_locals["cdir"], frame.f_locals["fn"])
+            reason = " ".join(str(error).split())
+            return ParamsError(
+                path, f"fsspec's settings cannot be read: {reason}.", "Correct the file, or move it away."
+            )
     return error
 
 

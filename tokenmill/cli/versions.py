@@ -86,7 +86,7 @@ def _publish(asked: argparse.Namespace) -> Answer:
 
         check_installed()
     if load_params(path).run.engine != "inline" and os.environ.get("PREFECT_API_URL"):
-        from tokenmill.orchestration.address import check_standing
+        from tokenmill.orchestration.address import answered_by_server, check_standing
         from tokenmill.orchestration.settings import load_settings
 
         load_settings()
@@ -95,7 +95,8 @@ def _publish(asked: argparse.Namespace) -> Answer:
 
         key = asked.sign and str(asked.sign.absolute())
         arguments = (asked.reference, str(root), asked.stage, asked.remote, key)
-        tags = load_flow(root, "publish", *arguments)(*arguments)
+        with answered_by_server():
+            tags = load_flow(root, "publish", *arguments)(*arguments)
     else:
         from tokenmill.stages.publish import publish
 

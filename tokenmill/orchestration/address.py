@@ -1,6 +1,8 @@
 """Checks that the server that Prefect is configured to use answers."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tokenmill.errors import TokenmillError
 from tokenmill.orchestration.settings import load_settings, quiet_environment
@@ -38,6 +40,23 @@ def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
         "or set run.engine: inline in params.yaml.",
         code="TM703",
     )
+
+
+@contextmanager
+def answered_by_server() -> Iterator[None]:
+    """Turns a request that the server refused or did not answer in the block into a TokenmillError, which names its address."""
+    import httpx
+
+    try:
+        yield
+    except httpx.HTTPError as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise TokenmillError(
+            "PREFECT_API_URL",
+            f"the Prefect server at {shown(os.environ['PREFECT_API_URL'])} failed: {reason}.",
+            "Look into its log, and run this command again. It goes on where it was.",
+            code="TM703",
+        ) from error
 
 
 def shown(url: str) -> str:

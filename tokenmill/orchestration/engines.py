@@ -142,6 +142,7 @@ def _dask(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], 
                     threads_per_worker=1,
                     host="127.0.0.1",
                     dashboard_address=None,
+                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # 8787, if it is taken, is a warning
                     memory_limit=0,  # tokenmill keeps to run.memory_mb_max itself; a nanny would kill the worker
                     silence_logs="ERROR",
                 )
@@ -216,7 +217,7 @@ def _safe_path() -> Iterator[None]:
 
 
 def _needed(engine: str, module: str) -> Any:
-    """Imports a module of an optional dependency. Raises ParamsError if it is not installed."""
+    """Imports a module of an optional dependency. Raises ParamsError if it is not installed, or cannot read its settings."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -226,6 +227,8 @@ def _needed(engine: str, module: str) -> Any:
             f"Run `pip install 'tokenmill[{engine}]'`.",
             code="TM109",
         ) from None
+    except ValueError as error:  # Dask reads its files of settings when it is imported, and names the bad one
+        raise ParamsError(f"run.engine: {engine}", f"{' '.join(str(error).split())}.", "Correct the file.") from None
 
 
 def _send_by_value(cloudpickle: Any) -> None:
@@ -259,12 +262,12 @@ def _contact(engine: str, address: str | None) -> Iterator[None]:
     """Turns each library's own errors of a first contact into ClusterError."""
     try:
         yield
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:  # the last two over odd settings of Dask
         if address is None:
             raise ClusterError(
                 f"run.engine: {engine}",
                 f"the workers on this machine did not start: {error}.",
-                "Set run.engine: threads, which needs none.",
+                f"Correct the variables {engine.upper()}_… and its settings, or set run.engine: threads, which needs none.",
             ) from error
         raise ClusterError(
             "run.address",

@@ -22,7 +22,7 @@ from prefect.exceptions import CancelledRun, ObjectNotFound, PrefectException, U
 from prefect.logging.handlers import set_api_log_sink
 
 from tokenmill.console import say
-from tokenmill.errors import Terminated, TokenmillError
+from tokenmill.errors import Terminated, TokenmillError, room
 from tokenmill.orchestration.address import check_standing, shown
 from tokenmill.orchestration.home import Home
 from tokenmill.pipeline.build import Build
@@ -201,8 +201,8 @@ class Server:
             reason = [str(error), *_REASON.findall(said)][-1]
             raise TokenmillError(
                 "",
-                f"Prefect's own server did not start: {reason}.",
-                f"Make its folder {self.home.path} writable, name another folder in PREFECT_HOME or a running "
+                f"Prefect's own server did not start: {reason}; {self.home.path}: {room(str(self.home.path))}.",
+                "Make that folder writable, name another folder in PREFECT_HOME or a running "
                 "server in PREFECT_API_URL, or set run.engine: inline in params.yaml.",
                 code="TM703",
             ) from None

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import warnings
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -11,6 +13,7 @@ from pydantic import ValidationError
 from tokenmill.console import console
 from tokenmill.errors import ParamsError, first_finding
 from tokenmill.orchestration.settings_files import check_files
+from tokenmill.storage.certificates import check_certificates
 from tokenmill_reader.object_clients import keep_off_proxies
 
 _SETTINGS = {
@@ -40,6 +43,8 @@ def quiet_environment() -> None:
     for name, value in _SETTINGS.items():
         if not (console.level > 1 and "LOGGING" in name):  # with --debug the terminal shows it, too
             os.environ.setdefault(name, value)
+    # It tries to make the folder of the account even where the project's own is used.
+    warnings.filterwarnings("ignore", "Failed to create the Prefect home directory")
     logging.raiseExceptions = False  # no traceback if a signal interrupts the sending of a log record
     _prepare_network()
 
@@ -49,6 +54,7 @@ def load_settings() -> None:
     refuses."""
     quiet_environment()
     check_files()
+    import_module("fsspec")  # Prefect imports it, and its mistakes about files of its own are none of Prefect's
     try:
         from prefect.settings import get_current_settings
 
@@ -75,7 +81,4 @@ def _prepare_network() -> None:
                 f"found a proxy of the scheme {scheme}; allowed: {allowed}.",
                 "Unset the variable, or name another proxy.",
             )
-    for name, is_there in (("SSL_CERT_FILE", os.path.isfile), ("SSL_CERT_DIR", os.path.isdir)):
-        path = os.environ.get(name)
-        if path and not is_there(path):
-            raise ParamsError(f"the environment's {name}", f"there is no {path}.", "Correct the variable, or unset it.")
+    check_certificates()

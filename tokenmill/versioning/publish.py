@@ -9,6 +9,7 @@ from tokenmill.artifacts.golden import check_golden
 from tokenmill.errors import ParamsError, VersionsError, did_you_mean
 from tokenmill.layout import RAW_DIRECTORY, REPORT_FILE, STAGES, TOKENIZER_DIRECTORY
 from tokenmill.storage.atomic import md5_file, sha256_directory
+from tokenmill.storage.certificates import check_certificates
 from tokenmill.storage.json_files import read_json
 from tokenmill.storage.urls import refuse_password
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -64,6 +65,7 @@ def ready(root: Path, reference: Reference, stage: str | None) -> Publication:
     A half-published version of the same commit, left by an interrupted attempt, can be completed. Raises VersionsError,
     ParamsError, TokenizerError.
     """
+    check_certificates()  # the library by which GTO sets tags is not imported beside wrong ones
     order_of(reference.version)
     if stage is not None and not stage.replace("-", "").isalnum():
         raise ParamsError("--stage", f"found {stage!r}; allowed: letters, digits and -, like prod.")
