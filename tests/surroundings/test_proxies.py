@@ -1,12 +1,10 @@
 """Proxies, certificates and settings in the environment: builds reach their own server past any proxy, or name what is wrong."""
 
 import os
-import socket
 import sys
-import threading
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import httpx
 import pytest
 
 import tokenmill
@@ -15,7 +13,8 @@ from tests.builders.object_server import serving
 from tests.builders.s3_server import environment
 from tests.conftest import Project
 from tokenmill.dataset.manifest import read_manifest
-from tokenmill.errors import ParamsError
+from tokenmill.errors import ParamsError, TokenmillError
+from tokenmill.orchestration.address import answered_by_server
 from tokenmill.orchestration.settings import quiet_environment
 from tokenmill.storage.objects import get
 
@@ -32,47 +31,6 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-@pytest.fixture
-def proxy() -> Iterator[tuple[str, list[bytes]]]:
-    """A proxy that answers nothing: its address, and what it was sent."""
-    heard: list[bytes] = []
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def listen() -> None:
-            while True:
-                try:
-                    with listener.accept()[0] as connection:
-                        heard.append(connection.recv(1 << 12))
-                except OSError:
-                    return
-
-        threading.Thread(target=listen, daemon=True).start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}", heard
-        listener.shutdown(socket.SHUT_RDWR)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "variables",
-    [
-        {"http_proxy": "http://{}", "https_proxy": "http://{}", "no_proxy": ""},
-        {"HTTP_PROXY": "http://{}", "HTTPS_PROXY": "http://{}", "ALL_PROXY": "http://{}", "NO_PROXY": ""},
-        {"all_proxy": "socks5h://{}"},
-        {"ALL_PROXY": "socks5://{}", "no_proxy": "example.org"},
-    ],
-    ids=["lower case", "upper case", "socks5h", "socks5"],
-)
-def test_a_build_tells_a_proxy_nothing_of_its_own_server(
-    project: Project, proxy: tuple[str, list[bytes]], no_proxies: pytest.MonkeyPatch, variables: Mapping[str, str]
-) -> None:
-    address, heard = proxy
-    given = {name: value.format(address) for name, value in variables.items()}
-    project.set(run__engine="threads")
-    done = project.run(sys.executable, "-m", "tokenmill", "build", **given)
-    assert done.returncode == 0, done.stderr
-    assert heard == []
-
-
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
@@ -83,6 +41,7 @@ def test_a_build_tells_a_proxy_nothing_of_its_own_server(
         ),
         ("HTTPS_PROXY", "ftp://127.0.0.1:9", "https_proxy: found a proxy of the scheme ftp"),
         ("SSL_CERT_FILE", "/nowhere/ca.pem", "SSL_CERT_FILE: there is no /nowhere/ca.pem"),
+        ("SSL_CERT_FILE", __file__, "SSL_CERT_FILE: .*test_proxies.py: .* no certificate"),
         ("SSL_CERT_DIR", "/nowhere", "SSL_CERT_DIR: there is no /nowhere"),
     ],
 )
@@ -92,6 +51,24 @@ def test_a_variable_that_prefects_client_cannot_use_is_named(
     no_proxies.setenv(name, value)
     with pytest.raises(ParamsError, match=words):
         quiet_environment()
+
+
+def test_a_server_that_fails_at_a_request_is_named(no_proxies: pytest.MonkeyPatch) -> None:
+    no_proxies.setenv("PREFECT_API_URL", "http://me:secret@127.0.0.1:9/api")
+    with (
+        pytest.raises(TokenmillError, match=r"at http://127\.0\.0\.1:9/api failed: "),
+        answered_by_server(),
+    ):
+        httpx.get(DEAD)
+
+
+def test_a_publication_beside_wrong_certificates_is_refused_before_it_begins(
+    project: Project, no_proxies: pytest.MonkeyPatch
+) -> None:
+    no_proxies.setenv("SSL_CERT_DIR", "/nowhere")
+    done = project.cli("publish", "tokenizer@v1.0.0")
+    assert done.returncode == 2
+    assert done.stderr.startswith("tokenmill: error[TM100]: the environment's SSL_CERT_DIR: there is no /nowhere")
 
 
 @pytest.mark.slow
@@ -115,8 +92,6 @@ def test_a_setting_that_prefect_refuses_is_named(project: Project, name: str, va
 def test_a_client_of_this_machine_takes_no_proxy_and_one_of_another_machine_does(
     no_proxies: pytest.MonkeyPatch, value: str
 ) -> None:
-    import httpx
-
     no_proxies.setenv("ALL_PROXY", value)
     no_proxies.setenv("NO_PROXY", "example.org, localhost")
     quiet_environment()

@@ -56,6 +56,14 @@ def tags(root: Path) -> list[str]:
 
 
 @pytest.mark.slow
+def test_without_a_name_for_git_no_tag_is_set(team: Team, tmp_path: Path) -> None:
+    run(team.project.root, "git", "config", "--remove-section", "user")
+    done = team.project.run("tokenmill", "publish", "tokenizer@v1.0.0", HOME=str(tmp_path))
+    assert done.returncode == 2 and "Git user name and email must be configured" in done.stderr.splitlines()[-1]
+    assert tags(team.project.root) == []
+
+
+@pytest.mark.slow
 def test_a_version_is_published_here_and_taken_there(team: Team) -> None:
     publish(team.project, "tokenizer@v1.0.0", "--stage", "prod")
     assert tags(team.bare) == ["tokenizer#prod#1", "tokenizer@v1.0.0"]
