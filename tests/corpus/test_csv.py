@@ -43,6 +43,8 @@ def test_records_are_those_of_the_csv_module(pieces: list[bytes], n_columns: int
         last, at = at + end if end else last, at + len(piece)
     assert (ends or [0])[-1] == last and found.is_open == also.is_open and found.n_lines == content.count(b"\n")
     if (expected := by_the_library(content)) is None:
+        for some in records_in(content[:last], b",", n_columns, range(n_columns)):
+            assert not isinstance(some, BadRecord) or len(RecordEnds(b",").add(some.raw + b"\n")) == 1
         return
     rows, row_ends = (one[: len(ends)] for one in expected)
     assert ends == row_ends and found.n_rows == sum(map(bool, rows))
@@ -59,11 +61,12 @@ MISTAKES = {
     b"id,text\n1,a\rb\n": "line 2: expected a line end; found a carriage return outside of quotes.",
     b'id,text\n1,a\n2,"b\n3,c\n': "line 3: a quote that opens in the record that begins here has no end.",
     b'id,"text\n1,a\n': "a quote in its first record, the header, has no end.",
-    b"id,t\xe9xt\n": "can't decode byte 0xe9",
+    b"id,t\xe9xt\n": "its first record, the header, is not UTF-8 (found 0xe9).",
     b"id,text\n1,a\n2,\xe9\n": "row 1: column 'text': expected UTF-8; found 0xe9 at byte 0 of the document.",
     b"id,text,text\n": "the column 'text' is there more than once",
     b"PK\x03\x04" + bytes(9): "a zip archive, which files like .xlsx",
     b"id,text\n1,aaaaaaaaaaaaa\n": "line 2: the document is longer than 12 bytes",
+    b'id,text\n1,"aaaaaaaaaaaa\n2,b\n': "line 2, in which a quote opens that has not ended: the document is longer",
 }
 
 
@@ -79,6 +82,20 @@ def test_a_bad_record_is_left_out_with_its_line_and_bytes(tmp_path: Path) -> Non
     batches = read(tmp_path / "a.tsv", on_bad=bad.append)
     assert texts_of(batches) == ["a\r\n", "e"] and [row for one in batches for row in one.rows().to_pylist()] == [0, 3]
     assert [(one.row, one.line, one.raw) for one in bad] == [(1, 4, b"2\tb\tc"), (2, None, b"d\xff")]
+
+
+def test_a_bad_record_ends_where_its_quotes_do(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b'id,text\na\rb,"x\n1,good"\n2,b\n')
+    bad: list[BadDocument] = []
+    [batch] = read(tmp_path / "a.csv", on_bad=bad.append)
+    assert batch.texts.to_pylist() == ["b"] and [(one.row, one.line) for one in bad] == [(0, 2)]
+    assert bad[0].raw == b'a\rb,"x\n1,good"'
+
+
+def test_a_byte_order_mark_in_front_of_a_later_record_is_text() -> None:
+    for block in ("\ufeffa,b\n", "c,d\n\ufeffa,b\n", "\ufeffa,b\ne\rf,g\n"):
+        [records, *_] = records_in(block.encode(), b",", 2, [0])
+        assert not isinstance(records, BadRecord) and records.columns[0].to_pylist()[-1] == "\ufeffa"
 
 
 def test_values_may_be_long_and_quotes_in_a_value_without_quotes_stand_for_themselves(tmp_path: Path) -> None:

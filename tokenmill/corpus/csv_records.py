@@ -1,7 +1,9 @@
 """Reads the values of records of .csv and .tsv files, by pyarrow. Of those that it refuses, the csv module finds what is wrong."""
 
 import csv
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from io import BytesIO
 from typing import NamedTuple
 
@@ -9,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from tokenmill.corpus.line_faults import Fault
+from tokenmill.corpus.record_ends import RecordEnds
 
 _CARRIAGE_RETURN = "a carriage return outside of quotes"
 
@@ -33,14 +36,18 @@ def names_in(header: bytes, separator: bytes) -> list[str]:
         if values is None:
             raise ValueError(f"its first record, the header, has {_CARRIAGE_RETURN}")
         if values:
-            return [value.encode("latin-1").decode() for value in values]
+            try:
+                return [value.encode("latin-1").decode() for value in values]
+            except UnicodeDecodeError as error:
+                wrong = error.object[error.start]
+                raise ValueError(f"its first record, the header, is not UTF-8 (found 0x{wrong:02x})") from None
     return []
 
 
 def records_in(block: bytes, separator: bytes, n_columns: int, wanted: Sequence[int]) -> Iterator[Records | BadRecord]:
     """The records of some whole lines, in order: the values of the columns with the indices `wanted`."""
-    # For pyarrow, a carriage return without a line feed ends a record.
-    if b"\r" not in block or block.count(b"\r") == block.count(b"\r\n"):
+    # For pyarrow, a carriage return without a line feed ends a record, and a byte order mark before the first one is none of it.
+    if not block.startswith(BOM_UTF8) and block.count(b"\r") == block.count(b"\r\n"):
         try:
             yield _at_once(block, separator, n_columns, wanted)
             return
@@ -83,17 +90,14 @@ def _one_by_one(block: bytes, separator: bytes) -> Iterator[tuple[list[str] | No
     """The values of each record, as text in latin-1, which keeps any bytes, and the number of lines up to its end. A record
     with a carriage return outside of quotes has None in their place, and a blank line has no values."""
     csv.field_size_limit(max(csv.field_size_limit(), len(block)))
-    lines = (line.decode("latin-1") for line in BytesIO(block).readlines())
-    reader = csv.reader(lines, delimiter=separator.decode())
-    while True:
-        try:
-            values = next(reader, None)
-        except csv.Error:  # the only one that a reader raises that is not strict
-            yield None, reader.line_num
-            continue
-        if values is None:
-            return
-        yield values, reader.line_num
+    start = n_lines = 0
+    for end in (*RecordEnds(separator).add(block).tolist(), len(block)):
+        lines = [line.decode("latin-1") for line in BytesIO(block[start:end]).readlines()]
+        start, n_lines = end, n_lines + len(lines)
+        values: list[str] | None = None
+        with suppress(csv.Error):  # the only one that a reader raises that is not strict
+            values = next(csv.reader(lines, delimiter=separator.decode()), [])
+        yield values, n_lines
 
 
 def _records(rows: Sequence[Sequence[str]]) -> Records:

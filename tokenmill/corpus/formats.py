@@ -213,10 +213,16 @@ def _read_csv(
         if not start:
             blocks = _behind(blocks, len(header))
             first_line += header.count(b"\n")
-        where = lambda: f"{shard.name}, line {first_line}"  # noqa: E731 — the line changes
         ends = RecordEnds(separator)
+
+        def where() -> str:
+            return f"{shard.name}, line {first_line}"
+
+        def held() -> str:
+            return where() + ", in which a quote opens that has not ended" * ends.is_open
+
         bad: list[BadDocument] = []
-        for lines in _whole_lines(_closed(blocks, ends, where), limits, where, ends.last):
+        for lines in _whole_lines(_closed(blocks, ends, where), limits, held, ends.last):
             for records in records_in(lines, separator, len(names), indices):
                 position = file.tell() - start
                 if isinstance(records, BadRecord):

@@ -108,7 +108,7 @@ def _end_of_range(
             ends.add(block)
     file.seek(half)
     end = half
-    pieces = _records(file, ends) if separator else _lines(file)
+    pieces = _records(file, ends, stopped) if separator else _lines(file, stopped)
     for piece, is_end in pieces:
         end += len(piece)
         if is_end:
@@ -127,15 +127,17 @@ def _end_of_range(
     return end
 
 
-def _lines(file: BinaryIO) -> Iterator[tuple[bytes, bool]]:
+def _lines(file: BinaryIO, stopped: Callable[[], bool]) -> Iterator[tuple[bytes, bool]]:
     """The pieces of lines up to the end of a file, each with whether its line ends."""
     while piece := file.readline(_READ_BYTES):
+        if stopped():
+            raise Stopped
         yield piece, piece.endswith(b"\n")
 
 
-def _records(file: BinaryIO, ends: RecordEnds) -> Iterator[tuple[bytes, bool]]:
+def _records(file: BinaryIO, ends: RecordEnds, stopped: Callable[[], bool]) -> Iterator[tuple[bytes, bool]]:
     """What `_lines` gives, for records."""
-    while block := file.read(_READ_BYTES):
+    for block in blocks(file, None, stopped):
         start = 0
         for end in ends.add(block).tolist():
             yield block[start:end], True
