@@ -55,7 +55,7 @@ def write_report(checked: Reported, params: Validate, published: Callable[[], Pu
     _write_json([outcome.as_json() for outcome in outcomes], root / GATES_FILE)
     _tell(outcomes)
     if not all(outcome.holds for outcome in outcomes):
-        write_page(root, [], published=last)
+        write_page(root, [], published=last or published())
     refuse_broken(outcomes)
 
 
