@@ -140,7 +140,10 @@ MISTAKES: list[tuple[Callable[[Project], None] | dict[str, Any], str]] = [
     (equal_outputs, "would both be encoded into a.jsonl.parquet"),
     (equal_files, "two pairs of a split and a source would have the same file, one-a-b"),
     (one_file_without_the_column, "data/raw/z.jsonl, line 1: the key 'text' is missing"),
-    (one_file_without_the_column, "The other files have it: rename it in data/raw/z.jsonl, or give this file a source"),
+    (
+        one_file_without_the_column,
+        "The other files that were looked at have it: rename it in data/raw/z.jsonl, or give this file a source",
+    ),
     (one_file_without_the_group, "data/raw/b.jsonl, row 0: column 'repo': expected the document's group"),
     (a_rejected_token, "data/raw/b.jsonl, row 0: the special token '<|endoftext|>' stands at byte 16"),
 ]

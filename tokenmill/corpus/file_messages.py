@@ -20,11 +20,13 @@ _TEXTS = re.compile(
 """Suffixes of plain text, besides those that need no format."""
 
 _CONVERSIONS = {
-    (".xlsx", ".xls", ".ods"): "write each sheet as .csv, with pandas",
+    (".xlsx",): "write each sheet as .csv, with pandas",
+    (".xls", ".ods"): "save them as .xlsx or .csv first",
     (".warc",): "write the texts of its pages as .jsonl, with warcio and trafilatura",
     (".pdf",): "write their texts as .jsonl, with pypdf",
     (".html", ".htm", ".xhtml"): "write their texts as .jsonl, with trafilatura",
-    (".docx", ".doc", ".odt"): "write their texts as .jsonl, with python-docx",
+    (".docx",): "write their texts as .jsonl, with python-docx",
+    (".doc", ".odt"): "save them as .docx first",
     (".epub",): "write their texts as .jsonl, with ebooklib",
 }
 

@@ -118,14 +118,19 @@ def first_rows(shards: Sequence[Shard], source: Source, wanted: Requirements) ->
 
 
 def _of_one_file(error: CorpusError, looked: Sequence[tuple[Shard, str | None]]) -> CorpusError:
-    """The error; if one file lacks a column that all others have, with advice for that file. `looked`: see FirstRows."""
-    names = [shard.name for shard, setting in looked if setting is not None]
+    """The error; if one file lacks a column that all others of its source have, with advice for that file. `looked`: see
+    FirstRows."""
+    blamed = [shard for shard, setting in looked if setting is not None]
+    others = [shard for shard, _ in looked if blamed and shard.source == blamed[0].source and shard is not blamed[0]]
     bad = [one for some in error.first.values() for one in some] if isinstance(error, BadInputError) else []
     if isinstance(error, ColumnError):
         bad = [Bad(error.words, setting=error.setting)]
-    if len(names) != 1 or len(looked) == 1 or len(bad) != 1 or bad[0].setting is None:
+    if len(blamed) != 1 or not others or len(bad) != 1 or bad[0].setting is None or " missing; " not in str(bad[0]):
         return error
-    advice = f"The other files have it: rename it in {names[0]}, or give this file a source of its own (see `sources`)."
+    advice = (
+        f"The other files that were looked at have it: rename it in {blamed[0].name}, or give this file a source of its own (see "
+        "`sources`)."
+    )
     return ColumnError(str(bad[0]), advice, bad[0].setting)
 
 
