@@ -170,7 +170,7 @@ def _of_settings(error: Exception) -> Exception:
     any other error as it is."""
     for frame, _line in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_name == "set_conf_files" and frame.f_globals["__name__"] == "fsspec.config":
-            path = Path(frame.f_locals["cdir"], frame.f_locals["fn"])
+            path = Path(frame.f_locals["cdir"], frame.f_locals.get("fn", ""))
             reason = " ".join(str(error).split())
             return ParamsError(
                 path, f"fsspec's settings cannot be read: {reason}.", "Correct the file, or move it away."

@@ -55,7 +55,7 @@ class Count(Section):
     )
     approximate: None = key(
         None,
-        "only null, in a params.yaml of an earlier version; counts are always exact",
+        "deprecated, delete the line: counts are always exact",
         "null",
         validate_default=False,
     )

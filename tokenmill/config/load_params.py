@@ -96,7 +96,7 @@ def _explain(detail: Any, path: Path) -> tuple[str, str, str]:
         case "extra_forbidden":
             allowed = _keys(_section_of(detail["loc"]))
             return place, f"unknown key; allowed: {', '.join(allowed)}.", did_you_mean(str(detail["loc"][-1]), allowed)
-        case "missing" if parts[0] == "sources" and len(parts) > 1:
+        case "missing" if parts[0] == "sources" and parts[-1] == "glob":
             return place, "missing.", f"Add the glob of the source's files, like data/raw/{parts[1]}/**/*."
         case "missing":
             allowed = _choices(detail["loc"])

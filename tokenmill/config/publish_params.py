@@ -30,7 +30,7 @@ class TokenizerSource(Section):
     )
     pattern: str | None = key(
         None,
-        "for a .tiktoken file, which does not say how text is split: a name or a regex, as in count.pattern; null: it says so",
+        "for a .tiktoken file, which does not say how text is split: a name or a regex, as in count.pattern; null: the file does",
         "gpt2",
         min_length=1,
     )

@@ -178,8 +178,8 @@ class Source(Section):
     )
     on_bad_document: Literal["fail", "quarantine"] = key(
         "fail",
-        "for a document that is null, not UTF-8 or not JSON. fail: the build stops. quarantine: the document is left out, and kept "
-        "in data/quarantine with shard, row, reason and bytes",
+        "for a document that is null, not UTF-8 or not JSON, or a row of a .csv with too many or too few values. fail: the build "
+        "stops. quarantine: the document is left out, and kept in data/quarantine with shard, row, reason and bytes",
         "quarantine",
     )
     bad_documents_max: Annotated[int | float, BeforeValidator(share_or_number)] = key(

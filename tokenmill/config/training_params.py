@@ -60,7 +60,7 @@ class Trim(Section):
     counts: str | None = key(
         ...,
         "the tokens_per_id.parquet of a dataset, which says how often tokens are used. Name it in dvc.yaml's deps of train-vocab, "
-        "too; null: their uses in the documents are counted, prepared as with extend",
+        "too; null: their uses in the documents are counted, by that tokenizer's rules",
         "old/tokens_per_id.parquet",
         min_length=1,
     )

@@ -267,7 +267,7 @@ def _contact(engine: str, address: str | None) -> Iterator[None]:
             raise ClusterError(
                 f"run.engine: {engine}",
                 f"the workers on this machine did not start: {error}.",
-                f"Correct the variables {engine.upper()}_… and its settings, or set run.engine: threads, which needs none.",
+                f"Correct the variables {engine.upper()}_… and its settings files, or set run.engine: threads, which needs none.",
             ) from error
         raise ClusterError(
             "run.address",

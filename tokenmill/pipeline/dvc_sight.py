@@ -50,8 +50,9 @@ def refuse_unseen_parameters(root: Path, params: Params, stage: DvcStage, name: 
     if lacking := stage.lacking_parameters():
         raise ParamsError(
             PARAMS_FILE,
-            f"{' and '.join(lacking)} is missing, which dvc.yaml names among the params of {name}. DVC needs it, even as null.",
-            f"Add it: `tokenmill params {lacking[0]}` shows its default.",
+            f"expected the keys that dvc.yaml names among the params of {name}, since DVC needs them, even as null; missing: "
+            f"{', '.join(lacking)}.",
+            f"Add them with their defaults, which `tokenmill params` shows, such as `tokenmill params {lacking[0]}`.",
             code="TM103",
         )
     chat = params.encode.chat

@@ -191,7 +191,8 @@ def _between_blocks(batches: list[Batch]) -> list[Batch]:
 
 
 def _part(shard: Shard, text_bytes_max: int, rng: random.Random) -> ShardRange | None:
-    """A range that begins at a random place; None for a shard to be read from its beginning."""
+    """A range that begins at a random place; None for a shard to be read from its beginning, such as a .csv, in which a random
+    place may be inside quotes."""
     if shard.kind == ("jsonl", "") and shard.n_bytes > 2 * text_bytes_max:
         with open_shard(shard) as file:
             if not may_be_text(head_of(file)):

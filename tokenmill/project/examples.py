@@ -86,9 +86,12 @@ def with_settings(params: str, settings: Mapping[str, str]) -> str:
     first of its section."""
     for name, value in settings.items():
         section, _, key = name.partition(".")
+        before, head, rest = params.partition(f"\n{section}:\n")
+        keys, blank, after = rest.partition("\n\n")
         line = f"  {key}: {value}"
-        if found := re.search(rf"(?m)^  {key}: .*?  (?=#)", params):
-            params = params.replace(found[0], f"{line:<{len(found[0]) - 2}}  ", 1)
+        if found := re.search(rf"(?m)^  {key}: .*?  (?=#)", keys):
+            keys = keys.replace(found[0], f"{line:<{len(found[0]) - 2}}  ", 1)
         else:
-            params = params.replace(f"\n{section}:\n", f"\n{section}:\n{line}\n", 1)
+            keys = f"{line}\n{keys}"
+        params = f"{before}{head}{keys}{blank}{after}"
     return params

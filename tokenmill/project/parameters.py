@@ -21,6 +21,7 @@ _PIPELINE = Path(__file__).parent / "template/dvc.yaml"
 _KINDS = {str: "text", int: "whole number", float: "number", bool: "true or false", types.NoneType: "null"}
 _BY_CHECK = {  # what a validator takes that the type alone does not say
     "_as_list": "a glob, or a list of globs",
+    "_licenses": "a licence, or a list of licences",
     "share_or_number": "a share from 0 to below 1, or a whole number",
     "is_format": "one of " + ", ".join(f"`{name}`" for name in FORMATS),
     "_as_parts": "a text, or a list of texts",

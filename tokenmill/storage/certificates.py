@@ -7,12 +7,12 @@ from tokenmill.errors import ParamsError
 
 
 def check_certificates() -> None:
-    """Raises ParamsError for SSL_CERT_FILE or SSL_CERT_DIR without certificates that can be loaded."""
+    """Raises ParamsError for an SSL_CERT_DIR that is no folder, and an SSL_CERT_FILE that is no file of certificates."""
     for name, is_there in (("SSL_CERT_FILE", os.path.isfile), ("SSL_CERT_DIR", os.path.isdir)):
         path = os.environ.get(name)
         if not path:
             continue
-        what = "" if is_there(path) else f"there is no {path}"
+        what = "" if is_there(path) else f"{path} is not there, or no {'file' if name == 'SSL_CERT_FILE' else 'folder'}"
         if not what and name == "SSL_CERT_FILE":
             try:
                 ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)

@@ -173,7 +173,7 @@ class DvcStage:
     def lacking_parameters(self) -> list[str]:
         """The keys that the stage's params name and params.yaml lacks. DVC runs no such stage."""
         entries = [one for one in self._stage.deps if is_params(one) and Path(one.fs_path).name == PARAMS_FILE]
-        return [key for entry in entries for key in entry.params if key not in entry.read_params()]
+        return sorted(key for entry in entries for key in set(entry.params).difference(entry.read_params()))
 
     def sees_parameter(self, key: str) -> bool:
         """Whether the stage's params name this key of params.yaml, a section around it, or parts of it."""
