@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, get_origin
 
-from pydantic_core import PydanticUndefined
-
 from tokenmill.config.params import Params
 from tokenmill.config.section import fields_of, model_of
 
@@ -30,7 +28,7 @@ def _filled(kind: Any, value: Any) -> Any:
     if model is None or is_named or not isinstance(value, Mapping):
         return value
     fields = dict(fields_of(model))
-    defaults = {name: field.default for name, field in fields.items() if field.default is not PydanticUndefined}
+    defaults = {name: field.default for name, field in fields.items() if not field.is_required()}
     return {
         name: _filled(fields[name].annotation, inner) if name in fields else inner
         for name, inner in {**defaults, **value}.items()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
-from pydantic_core import PydanticUndefined
 from ruamel.yaml import YAML
 
 from tokenmill.config.params import Params
@@ -60,7 +59,7 @@ def _keys_of(model: type[BaseModel], around: str) -> Iterator[tuple[str, Key]]:
     for name, field in fields_of(model):
         place = around + name
         if field.description:
-            default = None if field.default is PydanticUndefined else _as_yaml(field.default)
+            default = None if field.is_required() else _as_yaml(field.default)
             kind = _type(field.annotation, [field, *field.metadata])
             yield place, Key(kind, default, field.description, field.examples[0], stages_after(place))
         inner = model_of(field.annotation)
