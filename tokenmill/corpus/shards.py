@@ -176,8 +176,8 @@ def whole(found: Sequence[MatchedFiles]) -> list[Shard]:
 
 
 def is_description(root: Path, name: str, names: Set[str]) -> bool:
-    """Whether a file describes the folder that it is in: what the library datasets writes beside its tables, and the README.md of a
-    clone from a Hugging Face hub. `names`: those of all files."""
+    """Whether a file is no document but describes its folder. The library datasets writes such files beside its tables, and a clone
+    from a Hugging Face hub has a README.md. `names`: those of all files."""
     folder, slash, last = name.rpartition("/")
     match last:
         case "state.json":
