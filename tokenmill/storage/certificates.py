@@ -12,7 +12,11 @@ def check_certificates() -> None:
         path = os.environ.get(name)
         if not path:
             continue
-        what = "" if is_there(path) else f"{path} is not there, or no {'file' if name == 'SSL_CERT_FILE' else 'folder'}"
+        what = (
+            ""
+            if is_there(path)
+            else f"there is no {path}, or it is no {'file' if name == 'SSL_CERT_FILE' else 'folder'}"
+        )
         if not what and name == "SSL_CERT_FILE":
             try:
                 ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
