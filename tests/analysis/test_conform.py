@@ -266,7 +266,7 @@ def test_a_text_that_a_library_fails_on_is_a_difference(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     subject = Subject(str(made), None, {}, {"text": [("one", "a", [1]), ("two", "", [])]})
     [found] = compare(subject, ["kitoken"], made / "conform.py")
-    assert (found.verdict, found.compared) == ("other", {"text": 1, "special": 0, "chat": 0})
+    assert (found.verdict, found.compared) == ("other", {"text": 1, "special": 0, "token": 0, "chat": 0})
     assert found.difference is not None
     assert found.difference["found"] == "ZeroDivisionError: integer division or modulo by zero"
     always = subject._replace(vectors={"text": [("two", "", []), ("three", "", [1])]})

@@ -115,5 +115,6 @@ def _vectors(folder: Path, tokenizer: Tokenizer) -> dict[str, list[tuple[str, An
     return {
         "text": list(encoded("as_text")),
         "special": list(encoded("allow")),
+        "token": [(f"special/{id}", text, [id]) for text, id in tokenizer.special_tokens.items()],
         "chat": [(f"conversation/{i}", messages, ids) for i, (messages, ids) in enumerate(chats.encoded)],
     }

@@ -47,7 +47,7 @@ def subject_of(folder: Path) -> Subject:
     plain = [one for one in texts if not any(token in one[1] for token in special)]
     tokens = [(f"special/{id}", token, [id]) for token, id in special.items()]
     chats = [(one["name"], one["messages"], one["ids"]) for one in golden.get("conversations", [])]
-    vectors = {"text": texts, "special": [*plain, *tokens], "chat": chats}
+    vectors = {"text": texts, "special": [*plain, *tokens], "token": tokens, "chat": chats}
     return Subject(str(folder.resolve()), card["pattern"], special, vectors)
 
 

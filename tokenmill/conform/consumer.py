@@ -5,14 +5,20 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-Encoders = dict[str, Callable[[Any], Iterable[int]]]
+Encoders = dict[str, Callable[[Any], Iterable[int] | None]]
 """What a library gives ids for. text: a text in which special tokens are text. special: one in which they become their ids.
-chat: the messages of a conversation."""
+token: a special token alone, for a library that finds none in a text; None: it has no such token. chat: the messages of a
+conversation."""
 
 Library = Any
 """The module of a library, whose types are unknown here."""
 
-WORDS = {"text": "texts", "special": "texts with special tokens as ids", "chat": "conversations"}
+WORDS = {
+    "text": "texts",
+    "special": "texts with special tokens as ids",
+    "token": "special tokens",
+    "chat": "conversations",
+}
 
 
 class Cannot(Exception):
