@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import sys
 from pathlib import Path
 
 _STATM = Path("/proc/self/statm")
@@ -19,8 +20,15 @@ def resident_bytes() -> int:
 
 
 def give_memory_back() -> None:
-    """Gives freed memory back to the system. glibc keeps a freed block between blocks that are in use: a process that reads many
-    long texts, one at a time, would hold as much memory as for all of them. Does nothing with another C library."""
+    """Gives freed memory back to the system: that of Arrow and, with glibc, that of Python and its libraries.
+
+    Without this, each stage kept what earlier ones had freed: a build of 10 GB under `memory_mb_max` 600 took 653 MB. And glibc
+    keeps a freed block between blocks that are in use: a process that reads many long texts, one at a time, would hold as much
+    memory as for all of them."""
+    if "pyarrow" in sys.modules:
+        import pyarrow as pa
+
+        pa.default_memory_pool().release_unused()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -18,7 +18,8 @@ from tokenmill.config.sources import Conversations, Reading
 from tokenmill.corpus.reader import read_batches
 from tokenmill.corpus.shards import find_shards
 from tokenmill.errors import CorpusError
-from tokenmill.pipeline.memory import Memory, peak_mb, release_unused, reset_peak
+from tokenmill.pipeline.memory import Memory, peak_mb, reset_peak
+from tokenmill.process_memory import give_memory_back
 
 LIMITS = Memory(mb_max=416, base_mb=256, workers=1).limits
 _ADDRESS_BYTES_MAX = 4 << 30  # so that a reader without limits is stopped by an error and harms nobody
@@ -36,7 +37,7 @@ def main(folder: Path, format: str, n_files: int) -> None:
         is_of_conversations = rng.random() < 0.5
         what, n_rows = (write_arrow if format == "arrow" else write_parquet)(rng, path, is_of_conversations)
         (shard,) = find_shards(folder, path.name)
-        release_unused()
+        give_memory_back()
         reset_peak()
         before_mb = peak_mb()
         assert before_mb is not None

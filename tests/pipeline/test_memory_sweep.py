@@ -214,10 +214,7 @@ def problem(outcome: Outcome) -> str:
 @pytest.mark.parametrize(
     ("format", "column", "engine", "kind"),
     [
-        pytest.param(
-            *("a.jsonl", "one long text", "core", "chat"),
-            marks=pytest.mark.xfail(reason="1.15 to 1.4: conversations that are rendered ahead are not counted"),
-        ),
+        ("a.jsonl", "one long text", "core", "chat"),
         ("a.jsonl.zst", "ids", "core", "chat"),
         ("a.json", "languages", "core", "text"),
         ("a.parquet", "groups", "tokenizers", "text"),

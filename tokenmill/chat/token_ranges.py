@@ -11,6 +11,8 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.int8]]
 
+_IDS_AT_ONCE = 1 << 16
+
 
 class CharacterRange(NamedTuple):
     """The characters `start` to `end` - 1, at least one, of the text with the index `text`."""
@@ -43,22 +45,32 @@ def between(firsts: Any, stops: Any, n_ids: int) -> Flags:
     >>> between([1, 4], [3, 5], 6)
     array([0, 1, 1, 0, 1, 0], dtype=int8)
     """
-    changes = np.zeros(n_ids + 1, np.int64)
-    np.add.at(changes, np.asarray(firsts, np.int64), 1)
-    np.add.at(changes, np.asarray(stops, np.int64), -1)
-    return (changes[:-1].cumsum() > 0).astype(np.int8)
+    flags = np.zeros(n_ids, np.int8)
+    for first, stop in zip(firsts, stops, strict=True):
+        flags[first:stop] = 1
+    return flags
 
 
 def _by_bytes(
     tokenizer: Tokenizer, texts: Sequence[str], ids: Any, ranges: Sequence[CharacterRange], special: SpecialTokensInText
 ) -> tuple[Any, Any]:
     """The first and stop ids of the ranges, for the core's engine, whose tokens concatenate to the prepared text."""
-    starts = np.concatenate([[0], tokenizer.token_lengths[ids.values.to_numpy()].cumsum()])
+    starts = _starts_of(tokenizer.token_lengths, ids.values.to_numpy())
     begins = starts[ids.offsets.to_numpy()]  # of the concatenated texts
     prepared = _Prepared(tokenizer, special)
     wanted = np.array([(one.text, *prepared.bytes_of(texts[one.text], one.start, one.end)) for one in ranges])
     first_bytes, end_bytes = (begins[wanted[:, 0]] + wanted[:, i] for i in (1, 2))
     return starts.searchsorted(first_bytes, "right") - 1, starts.searchsorted(end_bytes, "left")
+
+
+def _starts_of(token_lengths: Any, ids: Any) -> Any:
+    """The byte at which each token begins, and the one behind the last. Ids are looked up in pieces, because NumPy copies them
+    as int64."""
+    starts = np.zeros(len(ids) + 1, np.int64)
+    for at in range(0, len(ids), _IDS_AT_ONCE):
+        some = ids[at : at + _IDS_AT_ONCE]
+        starts[at + 1 : at + 1 + len(some)] = token_lengths[some]
+    return np.cumsum(starts, out=starts)
 
 
 class _Prepared:

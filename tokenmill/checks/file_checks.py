@@ -140,6 +140,7 @@ def check_file(file: DocumentsFile, advance: Advance, folder: Path) -> FileFacts
             if has_mask:
                 n_trained += pc.sum(trained(span.tokens["loss_mask"])[0]).as_py()
             advance(0, n_span_tokens)
+            del span, found  # before the next rows are read
     counts.write(folder / UNIT_COUNTS_FILE)
     known = [rows.n_bad for rows in entry.rows]
     bad = known if documents is None else piece_bad(documents.unit, documents.left)

@@ -51,6 +51,7 @@ def aligned(documents: Iterable[Batch], shards: Sequence[str], tokens: Iterator[
         while len(batch.texts):
             shard, row = shards[batch.piece(0)], batch.first_row
             while held is not None and not held.num_rows:
+                held = None  # a slice without rows keeps them all in memory while the next are read
                 held = next(tokens, None)
             if held is None:
                 raise WrongRowError(shard, row, f"the document is not in the dataset, whose file for it holds {at}.")
@@ -58,6 +59,7 @@ def aligned(documents: Iterable[Batch], shards: Sequence[str], tokens: Iterator[
             yield Span(shards, at, batch.slice(0, n_rows), held.slice(0, n_rows))
             shard, row = shards[batch.piece(n_rows - 1)], batch.rows()[n_rows - 1].as_py() + 1
             batch, held, at = batch.slice(n_rows), held.slice(n_rows), at + n_rows
+        del batch
     rest = (held.num_rows if held is not None else 0) + sum(more.num_rows for more in tokens)
     if rest:
         raise WrongRowError(shard, row, f"the dataset holds {rest} rows more than there are documents.")

@@ -156,7 +156,7 @@ def trained(loss_mask: pa.ListArray) -> tuple[pa.Int64Array, pa.Int64Array]:
     places = np.flatnonzero(loss_mask.flatten().to_numpy())
     before = np.searchsorted(places, offsets)  # the trained tokens before each list, and before the end
     n_trained = np.diff(before)
-    ends = np.append(places + 1, 0)[before[1:] - 1] - offsets[:-1]
+    ends = places[before[1:] - 1] + 1 - offsets[:-1] if len(places) else offsets[:-1]
     return pa.array(n_trained), pa.array(np.where(n_trained, ends, 0))
 
 

@@ -27,13 +27,14 @@ from tokenmill.pipeline.arrivals import BuildShards, find_shards_now
 from tokenmill.pipeline.causes import FORCED, Cause, UnitCauses, as_words, causes_of, outputs_of
 from tokenmill.pipeline.dvc_sight import refuse_unseen
 from tokenmill.pipeline.input_changes import changes_since, earlier_inputs, input_changes, last_manifest
-from tokenmill.pipeline.memory import Memory, divide, peak_mb, release_unused, reset_peak
+from tokenmill.pipeline.memory import Memory, divide, peak_mb, reset_peak
 from tokenmill.pipeline.object_list import check_object_list, write_object_list
 from tokenmill.pipeline.own_step import naming_step, outputs_aside, refuse_foreign_files
 from tokenmill.pipeline.pools import Pool
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.run import Driver
 from tokenmill.pipeline.stage_order import stages_of
+from tokenmill.process_memory import give_memory_back
 from tokenmill.rounds import Stage
 from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.unit_store import UnitStore
@@ -342,7 +343,7 @@ class Build:
         self._check_folders()
         # train-vocab reads no documents, and a project's own stage may make them, so only some stages check the shards.
         inputs = self._inputs if name in DOCUMENT_STAGES else None
-        release_unused()
+        give_memory_back()
         reset_peak()
         yield
         if inputs is not None and (changed := inputs.changed()):

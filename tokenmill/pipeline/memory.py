@@ -1,7 +1,6 @@
 """Divides the memory of a build among its workers, and measures the peak of this process."""
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,17 +106,6 @@ def divide(run: RunOptions, reads_objects: bool = False) -> Memory:
     else:  # a process that had taken more before the build began has a program of its own around it
         process_mb = mb_max + max(0.0, resident_bytes() / 1e6 - base_mb)
     return Memory(mb_max, base_mb + workers * worker_mb, workers, is_elsewhere, int(_OVER * process_mb * 1e6))
-
-
-def release_unused() -> None:
-    """Returns freed memory to the system.
-
-    Without this, each stage kept what earlier ones had freed: a build of 10 GB under `memory_mb_max` 600 took 653 MB.
-    """
-    if "pyarrow" in sys.modules:
-        import pyarrow as pa
-
-        pa.default_memory_pool().release_unused()
 
 
 def reset_peak() -> None:

@@ -90,9 +90,10 @@ def collect(checked: Reported, params: Validate) -> dict[str, Any]:
         compared = _compare({OWN: tokenizer} | references, sample)
         vocabulary = health_of(tokenizer, counts)
         special_texts = _special_texts(sample, tokenizer)
-        conversations = conversations_of(manifest, described["chat"], root / TABLES_DIRECTORY, checked.files)
         curve = _curve(tokenizer, tables, manifest.text_bytes)
         model = modelling.result()
+    # Not beside the model: a long conversation takes as much memory again.
+    conversations = conversations_of(manifest, described["chat"], root / TABLES_DIRECTORY, checked.files)
     measures = {
         **{key: described[key] for key in ("documents", "documents_bad", "documents_dropped", "tokens", "text_bytes")},
         "vocab_size": tokenizer.vocab_size,

@@ -33,6 +33,7 @@ from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.unit_content import content
 from tokenmill.pipeline.unit_drops import drop_lists
+from tokenmill.process_memory import give_memory_back
 from tokenmill.report import drawing
 from tokenmill.report.collect import Reported
 from tokenmill.report.write import write_report
@@ -92,6 +93,7 @@ def validate(project: Project) -> Stage:
     }
     if project.params.run.report_page:
         drawing.begin()
+    give_memory_back()
     files = [task.file for task in tasks]
     reported = Reported(root, manifest, tokenizer, units, project.memory.limits, files, facts)
     write_report(reported, params, partial(published_report, root))
