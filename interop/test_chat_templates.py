@@ -71,7 +71,7 @@ def test_every_row_of_a_corpus_is_as_from_transformers() -> None:
     for row in rows:
         question = "\n\n".join(part for part in (row["instruction"], row["input"]) if part)
         talks.append(([told("user", question), told("assistant", row["output"])], None))
-    one = ChatEncoder(Tokenizer.load(QWEN3), template_text("qwen3"), "assistant", {}, "qwen3")
+    one = ChatEncoder(Tokenizer.load(QWEN3), ChatSettings(template_text("qwen3"), "assistant", {}), "qwen3")
     own = transformers.PreTrainedTokenizerFast(tokenizer_file=str(QWEN3))
     left = iter(talks)
     while some := list(islice(left, 512)):

@@ -231,6 +231,12 @@ def project(new_project: Callable[[str], Project]) -> Project:
     return new_project("project")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _caches(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keeps what tokenmill remembers for a user out of the account."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("caches"))
+
+
 @pytest.fixture(scope="session")
 def prefect_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty database of Prefect, for all processes: a server takes six seconds to make its tables in a home without one."""

@@ -12,6 +12,7 @@ import pytest
 
 from tokenmill import Tokenizer
 from tokenmill.errors import TokenizerError
+from tokenmill.tokenizer import library_trial
 
 UNIGRAM = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.5]]}
 RESERVING = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(struct.pack("<I", 2**32 - 1)).decode()}
@@ -53,9 +54,15 @@ def test_a_small_file_of_long_tokens_takes_no_gigabytes(tmp_path: Path) -> None:
         Tokenizer.load(written(tmp_path, model=UNIGRAM | {"vocab": vocab}))
 
 
-def test_a_file_is_tried_once(tmp_path: Path) -> None:
+def test_a_file_is_tried_once_by_all_processes_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     path = written(tmp_path, normalizer={"type": "NFKC"})
     assert Tokenizer.load(path).engine == "tokenizers"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    for marked in ("by this process", "by another one"):
+        Tokenizer.load(path)
+        assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt == before.ru_minflt, marked
+        library_trial._read.clear()
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")  # nothing is remembered there
     Tokenizer.load(path)
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt == before.ru_minflt
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt > before.ru_minflt

@@ -33,6 +33,12 @@ def may_write(folder: Path) -> bool:
     return os.access(next(one for one in (folder, *folder.parents) if one.exists()), os.W_OK | os.X_OK)
 
 
+def user_caches() -> Path | None:
+    """The user's folder for caches; None if there is none to write into."""
+    found = Path(os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache"))  # noqa: PTH111 — there may be no home
+    return found if found.is_absolute() and may_write(found) else None
+
+
 def check_writable(folders: Iterable[Path]) -> None:
     """Raises TokenmillError that names the first folder that can be neither written into nor made."""
     for folder in folders:

@@ -23,7 +23,7 @@ from typing import Any
 from tokenmill.console import console, say
 from tokenmill.errors import VersionsError, room
 from tokenmill.storage.links import has_clones
-from tokenmill.storage.writable import may_write
+from tokenmill.storage.writable import may_write, user_caches
 from tokenmill.versioning import git, leftovers
 from tokenmill.versioning.dvc_patches import patched
 from tokenmill.versioning.dvc_settings import set_in
@@ -369,8 +369,8 @@ def _private_site_cache(root: Path) -> Path:
     Beside such a path, the commands `dvc config --local` and `dvc remote modify --local` end in a traceback, and leave an empty
     config.local: DVC writes ASCII alone. Tried with DVC 3.67.1.
     """
-    caches = Path(os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache"))  # noqa: PTH111 — there may be no home
-    if str(root).isascii() or not (str(caches).isascii() and caches.is_absolute() and may_write(caches)):
+    caches = user_caches()
+    if str(root).isascii() or caches is None or not str(caches).isascii():
         return root / _SITE_CACHE
     return caches / _SITE_CACHES / hashlib.sha256(str(root).encode()).hexdigest()[:16]
 
