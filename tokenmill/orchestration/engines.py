@@ -136,7 +136,8 @@ def _dask(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], 
                 "distributed.scheduler.allowed-failures": _DEATHS_MAX - 1,
                 "distributed.nanny.pre-spawn-environ.PYTHONSAFEPATH": "1",  # for workers that replace those that died
             }
-            with _contact("dask", None), dask.config.set(options), _safe_path():
+            # PYTHONSAFEPATH: they import nothing from the working folder.
+            with _contact("dask", None), dask.config.set(options), _environment(PYTHONSAFEPATH="1"):
                 local = distributed.LocalCluster(
                     n_workers=workers,
                     threads_per_worker=1,
@@ -184,8 +185,12 @@ def _ray(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], i
 
 @contextmanager
 def _ray_at(ray: Any, address: str | None, options: dict[str, Any]) -> Iterator[None]:
-    with _beside_tokenmill():
-        ray.init(address, **options)
+    # Its own programs need their docstrings, and give warnings.
+    with _beside_tokenmill(), _environment(PYTHONOPTIMIZE=None, PYTHONWARNINGS=None):
+        try:
+            ray.init(address, **options)
+        except Exception as error:
+            raise RuntimeError(" ".join(str(error).split()).rstrip(".")) from error
     try:
         yield
     finally:
@@ -203,11 +208,14 @@ def _beside_tokenmill() -> Iterator[None]:
 
 
 @contextmanager
-def _safe_path() -> Iterator[None]:
-    """Lets Python processes that the block starts import nothing from the working folder. Afterwards the environment is as it was,
-    because a project's own commands inherit it."""
+def _environment(**changes: str | None) -> Iterator[None]:
+    """Changes variables of the environment for the processes that the block starts; None: unsets one. Afterwards the environment is
+    as it was, because a project's own commands inherit it."""
     before = dict(os.environ)
-    os.environ["PYTHONSAFEPATH"] = "1"
+    for name, value in changes.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
     try:
         yield
     finally:
@@ -267,7 +275,8 @@ def _contact(engine: str, address: str | None) -> Iterator[None]:
             raise ClusterError(
                 f"run.engine: {engine}",
                 f"the workers on this machine did not start: {error}.",
-                f"Correct the variables {engine.upper()}_… and its settings files, or set run.engine: threads, which needs none.",
+                f"Correct the variables {engine.upper()}_… and its settings files, take a shorter TMPDIR if the path is too long, "
+                "raise the limits that `ulimit -a` shows, or set run.engine: threads, which needs none.",
             ) from error
         raise ClusterError(
             "run.address",
