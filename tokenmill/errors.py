@@ -212,7 +212,7 @@ EXIT_TERMINATED = 143
 EXIT_CODES: Mapping[int, str] = MappingProxyType(
     {
         EXIT_DONE: "done, or nothing to do",
-        EXIT_NO: "no: status (work to do), plan (no room), verify, doctor (something wrong), diff (other ids), locate (not found)",
+        EXIT_NO: "no: status (work to do), plan (no room), verify, doctor (something wrong), diff (not equal), locate (not found)",
         EXIT_ERROR: "an error that you can correct (`tokenmill explain CODE` says more), or verify could not check something",
         EXIT_DEFECT: "a defect of tokenmill",
         EXIT_INTERRUPTED: "interrupted by Ctrl-C",

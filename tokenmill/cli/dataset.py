@@ -136,7 +136,7 @@ def _add_view(commands: "Commands") -> None:
 def _add_dataset(parser: argparse.ArgumentParser, or_url: bool = False) -> None:
     parser.add_argument(
         "dataset",
-        type=_path_or_url if or_url else _path,
+        type=path_or_url if or_url else _path,
         nargs="?",
         metavar="DATASET",
         help=f"the folder of a token dataset{', or the URL that `upload` printed' if or_url else ''} "
@@ -144,7 +144,8 @@ def _add_dataset(parser: argparse.ArgumentParser, or_url: bool = False) -> None:
     )
 
 
-def _path_or_url(text: str) -> Path | str:
+def path_or_url(text: str) -> Path | str:
+    """What an argument names: a path, or a URL in object storage. Raises StorageError."""
     from tokenmill.storage.anywhere import place_of
     from tokenmill_reader.urls import is_url, local_path
 
@@ -274,16 +275,15 @@ def _view(asked: argparse.Namespace) -> Answer:
 
 
 def _dataset(asked: argparse.Namespace) -> Path | str:
-    """The dataset that was asked for. A local folder of an upload has it in its folder `tokens`."""
+    """The dataset that was asked for."""
     given: Path | str = asked.dataset or find_params().parent / TOKENS_DIRECTORY
-    if isinstance(given, str):
-        return given
-    inside = given / Path(TOKENS_DIRECTORY).name
-    return inside if not _has_manifest(given) and _has_manifest(inside) else given
+    return given if isinstance(given, str) else with_manifest(given) or given
 
 
-def _has_manifest(folder: Path) -> bool:
-    return (folder / MANIFEST_FILE).exists()
+def with_manifest(folder: Path) -> Path | None:
+    """The dataset in a folder: itself, or that of a download or a project; None if there is none."""
+    inside = (folder, folder / Path(TOKENS_DIRECTORY).name, folder / TOKENS_DIRECTORY)
+    return next((one for one in inside if (one / MANIFEST_FILE).exists()), None)
 
 
 def _root_of(here: Path) -> Path:

@@ -1,25 +1,19 @@
-"""The commands publish, fetch, diff and pin."""
+"""The commands publish, fetch and pin."""
 
 import argparse
 import dataclasses
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenmill.cli.answer import Answer, text
-from tokenmill.console import say
-from tokenmill.errors import EXIT_DONE, EXIT_NO, ParamsError
-from tokenmill.layout import COUNTS_FILE, LOCK_FILE, PARAMS_FILE
+from tokenmill.errors import ParamsError
+from tokenmill.layout import LOCK_FILE, PARAMS_FILE
 from tokenmill_reader.shown import without_passwords
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from tokenmill.cli.parser import Commands
     from tokenmill.config.lockfile import Pin
-    from tokenmill.corpus.reader import Batch, Shard
-    from tokenmill.storage.urls import StoredObject
 
 
 def add_commands(commands: "Commands") -> None:
@@ -50,23 +44,6 @@ def add_commands(commands: "Commands") -> None:
         "--verify", type=Path, metavar="PUBKEY", help="refuse files that the owner of this key did not sign"
     )
     fetch.set_defaults(run=_fetch)
-    diff = commands.add_parser(
-        "diff",
-        help="compare two tokenizers",
-        description="Compares two tokenizers on the documents of --corpus, or else on the counts of the project. Exit code: 0 "
-        "equal ids, 1 different ids, 2 error.",
-        epilog="example: tokenmill diff tokenizer@v1.1.0 tokenizer@v1.2.0 --corpus 'data/raw/**/*'",
-    )
-    diff.add_argument("one", metavar="ONE", help="a tokenizer: NAME@VERSION, or the path of its folder or file")
-    diff.add_argument("other", metavar="OTHER", help="the other tokenizer, named likewise")
-    diff.add_argument(
-        "--from", dest="repository", default=".", metavar="URL", help="the git repository of the versions"
-    )
-    diff.add_argument("--corpus", metavar="GLOB", help="documents to compare on, read as params.yaml says")
-    diff.add_argument(
-        "--language", metavar="COLUMN", help="the column or key that names a document's language (default: its script)"
-    )
-    diff.set_defaults(run=_diff)
     pin = commands.add_parser(
         "pin",
         help="look up the tokenizer of params.yaml again, and pin it",
@@ -123,81 +100,6 @@ def _fetch(asked: argparse.Namespace) -> Answer:
         "is_verified": asked.verify is not None,
     }
     return text(result, f"{asked.directory}: {version}{verified}", is_asked_for=False)
-
-
-def _diff(asked: argparse.Namespace) -> Answer:
-    from tokenmill.analysis.compare import compare, lines_of, scripts_of
-    from tokenmill.tokenizer.tokenizer import Tokenizer
-    from tokenmill.versioning.registry import is_reference
-
-    one, other = (
-        Tokenizer.load(name, repo=asked.repository if is_reference(name) and not Path(name).exists() else None)
-        for name in (asked.one, asked.other)
-    )
-    documents = _documents(asked.corpus, asked.language) if asked.corpus else ()
-    counts = None if asked.corpus else _counts()
-    found = compare(one, other, documents, _languages_of if asked.language else scripts_of, counts)
-    return text(found.as_json(), lines_of(found), EXIT_NO if found.ids_differ else EXIT_DONE)
-
-
-def _counts() -> "pa.Table | None":
-    """The counts of the project around this folder; None without them."""
-    from tokenmill.counts.table import read_counts
-
-    try:
-        path = find_params().parent / COUNTS_FILE
-    except ParamsError:
-        return None
-    return read_counts(path) if path.is_file() else None
-
-
-def _languages_of(batch: "Batch") -> list[str]:
-    assert batch.ids is not None
-    return list(batch.ids.to_pylist())
-
-
-def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]:
-    """The documents that a glob, relative to this folder, matches: each batch with its shard's folder. The documents are read with
-    the parameters of params.yaml, those of a named source with its own, and with the column `language` as ids. Bad ones are left
-    out, and reported at the end."""
-    from tokenmill.config.load_params import load_params
-    from tokenmill.corpus.reader import BadDocument, find_shards, read_batches
-    from tokenmill.corpus.source_shards import find_documents
-    from tokenmill.errors import CorpusError, DamagedError
-
-    path = find_params()
-    params = load_params(path)
-    try:
-        shards = find_documents(path.parent, params) if params.sources else []
-    except CorpusError:  # the project's own documents need not be here to look at others
-        shards = []
-    sources = {_place(one): one.source for one in shards}
-    bad: list[BadDocument] = []
-    first, damaged, n_read = "", [], 0
-    (unnamed,) = params.model_copy(update={"sources": {}}).document_sources()
-    for shard in find_shards(Path.cwd(), glob, "--corpus", unnamed):
-        if language and not shard.kind.has_columns:
-            raise CorpusError(f"--language {language}", f"{shard.name} has no columns.", "Omit --language.")
-        n_bad, source = len(bad), sources.get(_place(shard)) or unnamed
-        reading = dataclasses.replace(source.reading, id_column=language)
-        try:
-            for batch in read_batches(shard, reading, on_bad=bad.append):
-                n_read += len(batch.texts)
-                yield Path(shard.name).parent.as_posix(), batch
-        except DamagedError as error:
-            damaged.append(str(error))
-        if bad and not n_bad:
-            first = f"{shard.name}, row {bad[0].row}: {bad[0].reason}"
-    if not n_read and bad and language:
-        raise CorpusError(f"--language {language}, --corpus {glob!r}", f"all documents are bad. {first}")
-    if bad:
-        say(f"diff: left out {len(bad):,} bad documents; the first: {first}")
-    if damaged:
-        say(f"diff: left out the unreadable part of {len(damaged):,} damaged shards; the first: {damaged[0]}")
-
-
-def _place(shard: "Shard") -> "Path | StoredObject":
-    return shard.path.resolve() if isinstance(shard.path, Path) else shard.path
 
 
 def _pin(_asked: argparse.Namespace) -> Answer:

@@ -28,8 +28,8 @@ from tokenmill.report.health import health_of
 from tokenmill.report.measures import by_vocab_size, coverage, gini, lengths, ranks, renyi_efficiency
 from tokenmill.report.panel import panel_of
 from tokenmill.report.references import load_references
-from tokenmill.report.sample import ROOT_SOURCE, DocumentSample
-from tokenmill.report.totals import Tables, read_tables
+from tokenmill.report.sample import DocumentSample
+from tokenmill.report.totals import Tables, read_tables, sums_by_source
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.checked_parquet import read_table
 from tokenmill_reader.description import info
@@ -193,16 +193,10 @@ def _compare(tokenizers: Mapping[str, Tokenizer], sample: DocumentSample) -> dic
 
 def _of_dataset(manifest: Manifest, described: Mapping[str, Any]) -> MeasuredGroups:
     """The compression of all documents and of each source, tokens around documents included; words are not known."""
-    sums: dict[str, list[int]] = {}
-    source_names = manifest.source_names()
-    for shard in manifest.shards:  # each file is of one source
-        of = sums.setdefault(source_names[shard.rows[0].name] or ROOT_SOURCE, [0, 0, 0])
-        for i, n in enumerate((shard.n_documents, shard.text_bytes, shard.n_tokens)):
-            of[i] += n
     overall = Measured(described["documents"], described["text_bytes"], described["bytes_per_token"], None, None)
     sources = {
-        name: Measured(n_documents, n_bytes, n_bytes / n_tokens if n_tokens else None, None, None)
-        for name, (n_documents, n_bytes, n_tokens) in sorted(sums.items())
+        name: Measured(of.n_documents, of.text_bytes, of.text_bytes / of.n_tokens if of.n_tokens else None, None, None)
+        for name, of in sums_by_source(manifest).items()
     }
     return {"overall": {"overall": overall}, "source": sources}
 

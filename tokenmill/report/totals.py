@@ -1,12 +1,14 @@
-"""Reads token counts and document lengths of the whole dataset from its tables."""
+"""The sums of a whole dataset: those of its sources from its manifest, token counts and document lengths from its tables."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE, TOKENS_PER_ID_FILE
 from tokenmill.report.measures import Counts
+from tokenmill.report.sample import ROOT_SOURCE
 from tokenmill_reader.checked_parquet import parquet_file, read_table
 
 
@@ -18,6 +20,27 @@ class Tables:
     counts: dict[int, int]
     lengths: Counts
     n_documents: Counts
+
+
+@dataclass
+class SourceSums:
+    """The sums over the documents of one source."""
+
+    n_documents: int = 0
+    text_bytes: int = 0
+    n_tokens: int = 0
+
+
+def sums_by_source(manifest: Manifest) -> dict[str, SourceSums]:
+    """The sums of each source, by its name in order."""
+    sums: dict[str, SourceSums] = {}
+    source_names = manifest.source_names()
+    for shard in manifest.shards:  # each file is of one source
+        of = sums.setdefault(source_names[shard.rows[0].name] or ROOT_SOURCE, SourceSums())
+        of.n_documents += shard.n_documents
+        of.text_bytes += shard.text_bytes
+        of.n_tokens += shard.n_tokens
+    return dict(sorted(sums.items()))
 
 
 def read_tables(directory: Path) -> Tables | None:

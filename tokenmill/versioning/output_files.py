@@ -11,8 +11,8 @@ from tokenmill.storage.anywhere import at_once
 from tokenmill.storage.json_files import read_json
 from tokenmill.versioning import git
 from tokenmill.versioning.dvc_patches import ADVICE, LIST, refuse_names
-from tokenmill.versioning.foreign_remote import Store, fetch_object, stores_of
-from tokenmill.versioning.recorded import Recorded, Tree
+from tokenmill.versioning.foreign_remote import Store, fetch_object
+from tokenmill.versioning.recorded import Recorded
 
 
 class ListedFile(NamedTuple):
@@ -45,9 +45,9 @@ class OutputFiles:
         fetch_object(self.stores, file.md5, self.record.is_of_dvc_2, target)
 
 
-def output_files(record: Recorded, tree: Tree, repository: str, place: str) -> OutputFiles:
-    """The files that a commit of a repository records. `place`: begins errors. Raises VersionsError if they cannot be listed."""
-    stores = stores_of(repository, tree, place)
+def output_files(record: Recorded, stores: list[Store]) -> OutputFiles:
+    """The files that a commit of a repository records. `stores`: where its objects are. Raises VersionsError if they cannot be
+    listed."""
     if not record.md5.endswith(".dir"):
         files = [] if record.below else [ListedFile("", record.md5)]
         return OutputFiles(record, files, stores)

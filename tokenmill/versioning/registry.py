@@ -5,10 +5,11 @@ import json
 import re
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from posixpath import normpath
 
 from tokenmill.console import say
 from tokenmill.errors import ParamsError, VersionsError, did_you_mean
@@ -16,7 +17,7 @@ from tokenmill.storage.atomic import files_of, md5_file, sha256_directory, write
 from tokenmill.storage.urls import refuse_password
 from tokenmill.versioning import git
 from tokenmill.versioning.dvc_repository import innermost, quiet_environment, quiet_logs
-from tokenmill.versioning.foreign_remote import root_of
+from tokenmill.versioning.foreign_remote import Store, root_of, stores_of
 from tokenmill.versioning.output_files import output_files
 from tokenmill.versioning.recorded import Tree, artifact_path, find
 from tokenmill.versioning.remotes import remote_errors
@@ -215,14 +216,35 @@ def read_at(root: Path, revision: str, path: str) -> bytes | None:
     if commit is None:
         return None
     with _told(place), tempfile.TemporaryDirectory(prefix="tokenmill-") as folder:
+        target = Path(folder) / "file"
         tree = Tree(root, commit, git.prefix_of(root))
-        record = find(tree, path)
-        output = None if record is None else output_files(record, tree, str(root), place)
-        file = next((one for one in output.files if not one.name), None) if output else None
-        if output is None or file is None:
-            return None
-        output.fetch_one(file, Path(folder) / "file")
-        return (Path(folder) / "file").read_bytes()
+        found = _fetch_one(tree, path, stores_of(str(root), tree, place), target)
+        return target.read_bytes() if found else None
+
+
+def fetch_files(version: Version, names: Sequence[str], directory: Path) -> None:
+    """Fetches files of a version, up to the first that it lacks. `names`: relative to the artifact, such as ../report/report.json.
+    `directory`: what the artifact itself would be fetched into. Each file is checked against the md5 in the version's commit.
+    Raises VersionsError."""
+    place = f"{version} from {version.repository}"
+    with _told(place), tempfile.TemporaryDirectory(prefix="tokenmill-") as folder:
+        _message, tree = _tag_of(version, Path(folder))
+        path, stores = artifact_path(tree, version.name), stores_of(version.repository, tree, place)
+        for name in names:
+            if not _fetch_one(tree, normpath(f"{path}/{name}"), stores, Path(normpath(directory / name))):
+                return
+
+
+def _fetch_one(tree: Tree, path: str, stores: list[Store], target: Path) -> bool:
+    """Fetches a file that DVC tracks to a new path. False if the commit lacks it."""
+    record = find(tree, path)
+    output = None if record is None else output_files(record, stores)
+    file = next((one for one in output.files if not one.name), None) if output else None
+    if output is None or file is None:
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    output.fetch_one(file, target)
+    return True
 
 
 def directory_md5(directory: Path) -> str:
@@ -237,18 +259,23 @@ def _fetch_files(version: Version, directory: Path) -> tuple[dict[str, str], str
     that has only one of a folder above."""
     place = f"{version} from {version.repository}"
     with _told(place), tempfile.TemporaryDirectory(prefix="tokenmill-") as folder:
-        message = git.tag_message(Path(folder), version.repository, str(version))
-        root = root_of(version.repository)
-        tree = Tree(Path(folder), version.commit, "" if root is None else git.prefix_of(root))
+        message, tree = _tag_of(version, Path(folder))
         path = artifact_path(tree, version.name)
         record = find(tree, path)
         if record is None:
             raise VersionsError(path, "is no output that dvc.lock or a .dvc file records.", "Take another version.")
-        output = output_files(record, tree, version.repository, place)
+        output = output_files(record, stores_of(version.repository, tree, place))
         if not all(file.name for file in output.files):
             raise VersionsError(path, "is a file; expected the folder of an artifact.", "Take another version.")
         output.fetch(directory)
     return _lines_of(message), None if record.below else record.md5
+
+
+def _tag_of(version: Version, folder: Path) -> tuple[str, Tree]:
+    """The message of a version's tag, and the files of its commit, which are fetched into an empty folder."""
+    message = git.tag_message(folder, version.repository, str(version))
+    root = root_of(version.repository)
+    return message, Tree(folder, version.commit, "" if root is None else git.prefix_of(root))
 
 
 def _lines_of(message: str) -> dict[str, str]:
