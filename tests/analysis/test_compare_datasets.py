@@ -21,6 +21,7 @@ from tokenmill.dataset.manifest import Manifest
 from tokenmill.report import document_changes as comparing
 from tokenmill.report.document_changes import Indexed, document_changes
 from tokenmill.storage import objects
+from tokenmill.versioning.published_report import published_report
 from tokenmill.versioning.upload import upload
 from tokenmill_reader.regular_files import sha256_file
 
@@ -167,7 +168,7 @@ def test_what_cannot_be_compared_is_one_clear_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_published_versions_are_compared(tmp_path: Path) -> None:
+def test_published_versions_are_compared_and_the_page_says_what_changed(tmp_path: Path) -> None:
     project = make_project(tmp_path / "project", SOURCES)
     project.set(source__id_column="id", run__report_page=True)
     team = make_team(project)
@@ -175,6 +176,9 @@ def test_published_versions_are_compared(tmp_path: Path) -> None:
         assert cli(project, "publish", name).returncode == 0
     changed(project)
     build(project)
+    page = (project.root / "data/report/report.html").read_text(encoding="utf-8")
+    rows = page.partition("<th>since dataset@v1.0.0</th>")[2].partition("</table>")[0]
+    assert '<td>unchanged</td><td class="n">4</td>' in rows and '<td>removed</td><td class="n">1</td>' in rows
     project.dvc("add", "data/raw")
     commit(project)
     assert cli(project, "publish", "dataset@v1.1.0").returncode == 0
@@ -196,3 +200,6 @@ def test_published_versions_are_compared(tmp_path: Path) -> None:
         objects.delete([f"{url}/tables/documents.parquet"])
         done = cli(project, "diff", "dataset@v1.0.0", url)
         assert f"{url}/tables/documents.parquet: expected the dataset's document index" in done.stderr
+    assert published_report(project.root).dataset is not None
+    shutil.rmtree(project.root / ".dvc/cache")
+    assert published_report(project.root).dataset is None

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from tokenmill.config.gates import Gate, parse_gate
@@ -12,11 +13,12 @@ from tokenmill.layout import PAGE_FILE
 @dataclass(frozen=True)
 class Published:
     """The report of the last published version. `version`: like dataset@v1.2.0, or None if none is published. `measures`: by full
-    name, empty if unknown. `note`: why they are unknown."""
+    name, empty if unknown. `note`: why they are unknown. `dataset`: the paths of its manifest and its document index, or None."""
 
     version: str | None
     measures: Mapping[str, float]
     note: str = ""
+    dataset: tuple[Path, Path] | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tokenmill
-from tokenmill.layout import GATES_FILE, PAGE_FILE, REPORT_FILE, TOKENS_DIRECTORY
+from tokenmill.errors import ValidationError
+from tokenmill.layout import GATES_FILE, PAGE_FILE, REPORT_FILE, TABLES_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.storage.json_files import read_json
 from tokenmill.summary import StageSummary
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from jinja2 import Template
     from markupsafe import Markup
 
+    from tokenmill.dataset.manifest import Manifest
     from tokenmill.report import plots
+    from tokenmill.report.document_changes import DocumentChanges
     from tokenmill.report.gate_results import Published
 
 _KINDS = {"overall": "all documents", "source": "source", "script": "script", "lang": "language"}
@@ -46,8 +49,8 @@ def write_page(
     """Writes data/report/report.html of the project at `root` from report.json, gates.json and the dataset.
 
     `summaries`: those of the last build's stages. `planned`: rows that compare it with its plan (name, low, point, high, found,
-    words). `published`: the report of the last published version, whose measures stand beside those of this build. Writes nothing
-    without a report, or with one of an earlier tokenmill.
+    words). `published`: the last published version, whose measures stand beside those of this build, and whose documents are
+    compared. Writes nothing without a report, or with one of an earlier tokenmill.
     """
     from markupsafe import Markup
 
@@ -75,6 +78,7 @@ def write_page(
         to_look_at=_to_look_at(report, gates, planned),
         measured=flat(report["measures"]),
         published=published if published is not None and published.measures else None,
+        since=_since(root, manifest, published),
         examples=examples_in(root, manifest),
         script=Markup(script),
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -95,6 +99,28 @@ def write_page(
     )
     with write_atomic(root / PAGE_FILE) as partial:
         partial.write_text(page, encoding="utf-8")
+
+
+def _since(
+    root: Path, manifest: "Manifest", published: "Published | None"
+) -> "tuple[str | None, DocumentChanges] | None":
+    """The last published version, and what became of its documents; None where its document index is not on this machine, or one of
+    the two cannot be read."""
+    from tokenmill.dataset.manifest import read_manifest_file
+    from tokenmill.dataset.tables import DOCUMENTS_FILE
+    from tokenmill.report.document_changes import Indexed, document_changes
+
+    if published is None or published.dataset is None:
+        return None
+    path, index = published.dataset
+    try:
+        before, now = (
+            Indexed(read_manifest_file(path), index),
+            Indexed(manifest, root / TABLES_DIRECTORY / DOCUMENTS_FILE),
+        )
+        return published.version, document_changes(before, now)
+    except (ValidationError, OSError):
+        return None
 
 
 def _to_look_at(

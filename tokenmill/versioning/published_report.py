@@ -1,15 +1,17 @@
-"""Reads the measures of the last published version, for the gates that compare with it."""
+"""Finds the measures and the dataset of the last published version, which gates and the page of the report compare with."""
 
 from pathlib import Path
 
+from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.errors import VersionsError
-from tokenmill.layout import DVC_LOCK_FILE, REPORT_FILE
+from tokenmill.layout import DVC_LOCK_FILE, REPORT_FILE, TABLES_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.report.gate_results import Published, flat
 from tokenmill.storage.json_files import read_json
 from tokenmill.versioning import git
 from tokenmill.versioning.dvc_files import recorded_md5
 from tokenmill.versioning.dvc_repository import cache_directory
 from tokenmill.versioning.registry import versions_in
+from tokenmill_reader.manifest import MANIFEST_FILE
 
 _ARTIFACTS = ("dataset", "tokenizer")  # in this order: the dataset's report is about both
 
@@ -27,24 +29,43 @@ def published_report(root: Path) -> Published:
     if not versions:
         return Published(None, {}, "no version is published yet")
     tag = versions[0]
-    md5 = _recorded_md5(root, tag)
-    if md5 is None:
-        return Published(tag, {}, f"{tag} has no {REPORT_FILE} in its {DVC_LOCK_FILE}")
+    dataset = _dataset(root, tag)
+    path = _recorded(root, tag, REPORT_FILE)
+    if path is None:
+        return Published(tag, {}, f"{tag} has no {REPORT_FILE} in its {DVC_LOCK_FILE}", dataset)
     try:
-        content = read_json(cache_directory(root) / "files/md5" / md5[:2] / md5[2:])
-        measures = flat(content["measures"])
+        measures = flat(read_json(path)["measures"])
     except FileNotFoundError:
-        return Published(
-            tag, {}, f"the report of {tag} is not in DVC's cache; `git checkout {tag}` and `dvc fetch` bring it"
-        )
+        note = f"the report of {tag} is not in DVC's cache; `git checkout {tag}` and `dvc fetch` bring it"
+        return Published(tag, {}, note, dataset)
     except (ValueError, KeyError, AttributeError):
-        return Published(tag, {}, f"the report of {tag} has no measures; an earlier tokenmill made it")
-    return Published(tag, {name: value for name, value in measures.items() if value is not None})
+        return Published(tag, {}, f"the report of {tag} has no measures; an earlier tokenmill made it", dataset)
+    return Published(tag, {name: value for name, value in measures.items() if value is not None}, dataset=dataset)
 
 
-def _recorded_md5(root: Path, tag: str) -> str | None:
-    """The md5 of the report as the dvc.lock of a tag records it."""
+def _dataset(root: Path, tag: str) -> tuple[Path, Path] | None:
+    """The manifest and the document index of a tag in DVC's cache; None if one of them is not there."""
+    found = []
+    for folder, name in ((TOKENS_DIRECTORY, MANIFEST_FILE), (TABLES_DIRECTORY, DOCUMENTS_FILE)):
+        try:
+            listed = read_json(_recorded(root, tag, folder) or root)
+            path = next(_cached(root, one["md5"]) for one in listed if one["relpath"] == name)
+        except (OSError, ValueError, KeyError, TypeError, StopIteration):
+            return None
+        if not path.is_file():
+            return None
+        found.append(path)
+    return found[0], found[1]
+
+
+def _recorded(root: Path, tag: str, output: str) -> Path | None:
+    """The path in DVC's cache of an output as the dvc.lock of a tag records it: of the list of its files, if it is a folder."""
     try:
-        return recorded_md5(git.git(root, "show", f"{tag}:./{DVC_LOCK_FILE}"), REPORT_FILE)
+        md5 = recorded_md5(git.git(root, "show", f"{tag}:./{DVC_LOCK_FILE}"), output)
     except (VersionsError, ValueError):
         return None
+    return None if md5 is None else _cached(root, md5)
+
+
+def _cached(root: Path, md5: str) -> Path:
+    return cache_directory(root) / "files/md5" / md5[:2] / md5[2:]
