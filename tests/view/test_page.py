@@ -28,6 +28,7 @@ def page(open_browser: Browser) -> Iterator[Browser]:
     open_browser.requests.clear()
     open_browser.complaints.clear()
     yield open_browser
+    open_browser.show("about:blank")  # asks nothing more of a server that ends
     assert open_browser.complaints == []
     assert {urlsplit(one).hostname for one in open_browser.requests if not one.startswith(("data:", "about:"))} <= {
         "127.0.0.1"
@@ -113,3 +114,28 @@ def test_an_error_is_shown_where_it_is_seen(texts: Path, serve: Serve, open_brow
     assert "no token has exactly the text 'nothing like it'" in open_browser.value(
         "document.getElementById('error').textContent"
     )
+
+
+def test_documents_and_sequences_link_to_each_other(sequences: Path, serve: Serve, page: Browser) -> None:
+    page.show(f"{serve(Answering(sequences)).url}#set=1&i=1", 400)
+    link, title = "document.querySelector('#links li:nth-child(2) a')", "document.getElementById('title').textContent"
+    text = page.wait_for(f"{link}?.textContent")
+    assert text.startswith("document 1 of sequence 1: ")
+    page.value(f"{link}.click()")
+    page.wait_for(f"{title}.startsWith('document ') && {READY} && !document.getElementById('linked').hidden")
+    assert text.endswith(": " + page.value("document.querySelector('#facts dd').textContent"))
+    back = page.wait_for("document.querySelector('#links a[href*=\"set=1\"]')?.textContent")
+    assert back == "document 1 of sequence 1 of sequences of the file sets"
+    page.value("document.querySelector('#links a').click()")
+    page.wait_for(f"{title} === 'sequence 1' && document.activeElement.matches('#tokens .start.found')")
+    assert page.value("document.documentElement.scrollWidth") <= 400
+
+
+def test_lists_are_sorted_and_long_documents_shown_whole(texts: Path, serve: Serve, page: Browser) -> None:
+    page.show(serve(Answering(texts)).url)
+    page.wait_for(f"{READY} && {TOKENS}")
+    page.value("document.getElementById('sort').value = 'longest'")
+    page.value("document.getElementById('sort').onchange()")
+    page.wait_for(f"document.getElementById('title').textContent === 'document 68' && {TOKENS} === 2000")
+    page.value("document.getElementById('all').click()")
+    page.wait_for(f"{TOKENS} === 3001")

@@ -1,6 +1,6 @@
 """The document index of a token dataset: where the tokens of each document are, and the digest of its text."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -41,6 +41,9 @@ _OF_CONVERSATIONS = [
 ]
 
 _GROUP = pa.field("group", pa.uint64(), nullable=False)
+
+ReadIndex = Callable[[Sequence[str] | None], pa.Table]
+"""Reads the document index of a unit from elsewhere than a file of its own, as read_unit_index does."""
 
 
 def index_schema(
@@ -167,8 +170,10 @@ def unit_columns(path: Path) -> list[str]:
     return names
 
 
-def read_unit_index(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+def read_unit_index(path: Path | ReadIndex, columns: Sequence[str] | None = None) -> pa.Table:
     """Reads the document index of a unit. `columns` that it lacks are left out; it has one of them."""
+    if not isinstance(path, Path):
+        return path(columns)
     names = unit_columns(path)
     fields = None if columns is None else [i for i, name in enumerate(names) if name in columns]
     with naming(path), pa.memory_map(str(path)) as file:

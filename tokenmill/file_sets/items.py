@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tokenmill.corpus.dropped import Starts
 from tokenmill.corpus.text_digests import text_keys
-from tokenmill.dataset.document_index import places_of, read_unit_index, split_keys
+from tokenmill.dataset.document_index import ReadIndex, places_of, read_unit_index, split_keys
 from tokenmill.dataset.splits import repeats, split_of
 from tokenmill.file_sets.packing import Long, Mode, Packing, PairSides, Segments, n_cut_answers, pack, pack_pairs
 from tokenmill.file_sets.packing import part as sequences_between
@@ -45,7 +45,7 @@ class EncodedUnit:
 
     file: str
     tokens: Path
-    index: Path
+    index: Path | ReadIndex
     pieces: Starts
     content: Sequence[str] = ()
     source: str = ""

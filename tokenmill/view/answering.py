@@ -77,14 +77,15 @@ class Answering:
 
     def _told(self, line: Any) -> Any:
         """What the process answers to a line. Raises EOFError, which says why, if it has ended."""
-        assert self._process is not None and self._process.stdin is not None and self._process.stdout is not None
+        process = self._process  # Ctrl-C may end it meanwhile
+        assert process is not None and process.stdin is not None and process.stdout is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(line) + "\n")
-            self._process.stdin.flush()
-        answer = self._process.stdout.readline()
+            process.stdin.write(json.dumps(line) + "\n")
+            process.stdin.flush()
+        answer = process.stdout.readline()
         if answer.endswith("\n"):
             return json.loads(answer)
-        code = self._process.wait()
+        code = process.wait()
         self.close()
         if code == -signal.SIGALRM:
             raise EOFError(f"the answer takes more than {self.seconds_max:g} s.")

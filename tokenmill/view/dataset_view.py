@@ -1,13 +1,12 @@
 """Answers the page's questions about a dataset, as values of JSON; each answer reads a bounded part of the files."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-import tokenmill
 from tokenmill.analysis.beside import beside, own_tokenizer
 from tokenmill.analysis.info import info, lines_of
 from tokenmill.dataset.manifest import read_manifest
@@ -16,7 +15,10 @@ from tokenmill.dataset.tables import DOCUMENTS_FILE, TOKENS_PER_ID_FILE
 from tokenmill.errors import ParamsError, TokenmillError
 from tokenmill.layout import TABLES_DIRECTORY, TOKENIZER_DIRECTORY
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.view.arranged_items import ArrangedItems, Lengths, first_by_length
 from tokenmill.view.document_index import DocumentIndex
+from tokenmill.view.item_sets import ItemSet, item_sets
+from tokenmill.view.links import links_of
 from tokenmill.view.search import finder
 from tokenmill.view.vocabulary import Vocabulary
 from tokenmill_reader.boundaries import NO_LABEL
@@ -24,22 +26,12 @@ from tokenmill_reader.shown import as_shown
 
 _TEXT_CHARACTERS_MAX = 5_000  # that are encoded at once: an address has up to 64 kB
 _ROWS_MAX = 100  # of a list
-_TOKENS_MAX = 2_000  # of an item that are shown at once
+_TOKENS_N = 2_000  # of an item that are shown at once
+_TOKENS_MAX = 1 << 16  # that are shown at once if asked for
+_ARRANGED_DOCUMENTS_MAX = 1 << 22  # of a dataset whose file sets are planned again, in about 10 s
 _SCAN_TOKENS_MAX = 1 << 22  # that one search decodes: a second, and with the engine tokenizers some
 _N_BEGINNING = 24  # tokens of an item in a list
 _BATCH = 32  # items that a search reads at a time
-
-
-class ItemSet(NamedTuple):
-    """Items that the page lists. `kind`: documents or sequences. `open`: gives the items when they are first needed. `split`,
-    `source`: None if there is only one."""
-
-    name: str
-    kind: str
-    n_items: int
-    split: str | None
-    source: str | None
-    open: Callable[[], Any]
 
 
 class Asked(dict[str, str]):
@@ -75,10 +67,11 @@ class DatasetView:
         if other is not None:
             self._compared[str(other)] = Vocabulary(Tokenizer.load(other))
         self._index = None if index is None else DocumentIndex(index, n_documents)
-        all_documents = partial(Documents, dataset, self._manifest)
-        documents = ItemSet("documents", "documents", n_documents, None, None, all_documents)
-        self._sets = [documents, *self._file_sets()]
-        self._opened: dict[int, Any] = {}
+        self._sets = list(item_sets(dataset, self._manifest))
+        self._arranged: ArrangedItems | None = None
+        files, is_pair = self._manifest.files, self._manifest.chat is not None and self._manifest.chat.turns == "pair"
+        if self._index and files and len(self._sets) > 1 and not is_pair and n_documents <= _ARRANGED_DOCUMENTS_MAX:
+            self._arranged = ArrangedItems(self._manifest, files, self._index)
 
     def _there(self, path: Path, without: str) -> Path | None:
         """The path if it is there; otherwise None, and a note of what is missing without it."""
@@ -86,26 +79,6 @@ class DatasetView:
             return path
         self._notes.append(f"There is no {path}: {without}")
         return None
-
-    def _file_sets(self) -> Iterator[ItemSet]:
-        """The items of each split, source and epoch. All formats have the same items, and one of them is read."""
-        pack = self._manifest.files.pack if self._manifest.files else None
-        is_index = pack is not None and pack.output == "index"
-        seen = set()
-        for one in self._manifest.sets:
-            key = split, source, epoch = one.split, one.source, one.epoch or 0
-            if (one.format == "index") != is_index or key in seen:
-                continue
-            seen.add(key)
-            kind = "documents" if pack is None else "sequences"
-            words = [split, source, None if one.epoch is None else f"epoch {epoch}", f"{kind} of the file sets"]
-
-            def opened(split: str | None = split, source: str | None = source, epoch: int = epoch) -> Any:
-                found = tokenmill.open(self._dataset, split, source=source, epoch=epoch)
-                return found.packed() if is_index else found
-
-            n_items = sum(part.n_items for part in one.parts)
-            yield ItemSet(" · ".join(word for word in words if word), kind, n_items, split, source, opened)
 
     def info(self, _asked: Asked) -> dict[str, Any]:
         """What the page shows at its head, and what can be listed. `sources`: each with the number of its first document."""
@@ -118,18 +91,28 @@ class DatasetView:
             "name": as_shown(str(self._dataset)),
             "about": as_shown(self._lines[1:]),
             "notes": [as_shown(note) for note in self._notes],
-            "sets": [{"name": as_shown(one.name), "kind": one.kind, "n_items": one.n_items} for one in self._sets],
+            "sets": [
+                {
+                    "name": as_shown(one.name),
+                    "kind": one.kind,
+                    "n_items": one.n_items,
+                    "has_lengths": self._lengths(one) is not None,
+                }
+                for one in self._sets
+            ],
+            "has_links": self._arranged is not None,
             "sources": [{"name": as_shown(name), "first": first} for name, first in sources.items()],
         }
 
     def items(self, asked: Asked) -> dict[str, Any]:
         """A page of a list: the number, id, split, source, length and beginning of each item from the number `start` on, and the
-        number of the next page; null at the end. With `turns: each`, also which messages of its conversation an item has."""
+        number of the next page; null at the end. With `turns: each`, also which messages of its conversation an item has. `order`:
+        that of the numbers, or shortest or longest first."""
         shown, items = self._set(asked)
-        start = asked.number("start", shown.n_items + 1)
-        numbers = range(start, min(start + _ROWS_MAX, shown.n_items))
+        numbers, go_on = self._page(asked, shown, items)
         has_samples = self._manifest.chat is not None and self._manifest.chat.turns == "each"
-        lists, rows = items.take(np.array(numbers, np.int64)), []
+        lists = (items.take(np.array([i]))[0] for i in numbers)  # one at a time, because the longest may be large
+        rows = []
         for i, ids, facts in zip(numbers, lists, self._facts(shown, numbers), strict=True):
             known = [facts.get(name) for name in ("id", "split", "source")]
             if has_samples and "n_messages" in facts:  # several items may have one id
@@ -139,22 +122,42 @@ class DatasetView:
             beginning = self._vocabulary.text(ids[:_N_BEGINNING])
             is_cut = beginning is not None and len(ids) > _N_BEGINNING
             rows.append({"i": i, "head": head, "around": [(beginning or "") + "…" * is_cut]})
-        return {"rows": rows, "next": numbers.stop if numbers.stop < shown.n_items else None}
+        return {"rows": rows, "next": go_on}
+
+    def _page(self, asked: Asked, shown: ItemSet, items: Any) -> tuple[Sequence[int], int | None]:
+        """The numbers of the items of a page of a list, and the first one of the next page."""
+        start = asked.number("start", shown.n_items + 1)
+        if not asked.get("order"):
+            numbers = range(start, min(start + _ROWS_MAX, shown.n_items))
+            return numbers, numbers.stop if numbers.stop < shown.n_items else None
+        lengths = self._lengths(shown)
+        if lengths is None or asked["order"] not in ("shortest", "longest"):
+            raise ParamsError("order", "expected shortest or longest, and a dataset that has its document index.")
+        first = (start, len(items.take(np.array([start]))[0])) if "start" in asked and start < shown.n_items else None
+        found = first_by_length(lengths(), asked["order"] == "longest", _ROWS_MAX + 1, first)
+        return found[:_ROWS_MAX], found[_ROWS_MAX] if len(found) > _ROWS_MAX else None
+
+    def _lengths(self, shown: ItemSet) -> Callable[[], Lengths] | None:
+        """What gives the lengths of the items of a set; None if nothing does."""
+        if shown.key is None:
+            return None if self._index is None else self._index.lengths
+        return None if self._arranged is None else partial(self._arranged.lengths, shown.key)
 
     def item(self, asked: Asked) -> dict[str, Any]:
-        """One item: facts, and up to 2,000 of its tokens from the position `at` on. `starts`: the positions where documents begin,
-        and `n_before` how many begin before `at`. `learned`: 1 for each token that the loss counts; null if it counts all."""
+        """One item: facts, and `n` of its tokens (2,000 by default) from the position `at` on. `starts`: the positions where
+        documents begin, and `n_before` how many begin before `at`. `learned`: 1 for each token that the loss counts; null if it
+        counts all."""
         shown, items = self._set(asked)
         i = asked.number("i", shown.n_items)
         [ids] = items.take(np.array([i]))
-        [facts] = self._facts(shown, range(i, i + 1))
+        [facts] = self._facts(shown, [i])
         if isinstance(items, Documents):
             starts, learned = np.zeros(1, int), items.mask(i) if self._manifest.has_mask else np.ones(len(ids))
         else:
             starts, learned = items.starts(i), items.labels(i) != NO_LABEL
             facts |= {"n_tokens": len(ids), "n_documents": len(starts)}
         at = asked.number("at", len(ids) + 1)
-        part = ids[at : at + _TOKENS_MAX]
+        part = ids[at : at + (asked.number("n", _TOKENS_MAX + 1) or _TOKENS_N)]
         return {
             "i": i,
             "at": at,
@@ -167,6 +170,23 @@ class DatasetView:
             "text": self._vocabulary.text(part),
             **self._vocabulary.tokens(part.tolist()),
         }
+
+    def links(self, asked: Asked) -> dict[str, Any]:
+        """For a document, the items of file sets that hold it; for an item of a file set, its documents from the position `at` on:
+        the set and the number of each, and which document it is of the item. `position`, `start`: where its `n_tokens` begin in the
+        item and in the document. `n_left_out`: links that are too many for an answer."""
+        number = asked.number("set", len(self._sets))
+        i, at = asked.number("i", self._sets[number].n_items), asked.number("at", 1 << 62)
+        if self._arranged is None:
+            raise ParamsError("links", "expected a dataset that has file sets and its document index.")
+        found, n_left_out = links_of(self._dataset, self._sets, self._arranged, number, i, at)
+        rows = []
+        for of_set, piece, n_of_document in found:
+            [facts] = self._facts(self._sets[0], [piece.document])
+            known = {"id": as_shown(str(facts["id"])), "n_of_document": n_of_document}
+            target = {"set": of_set, "i": piece.item} if number == 0 else {"set": 0, "i": piece.document}
+            rows.append({**piece._asdict(), **known, **target})
+        return {"rows": rows, "n_left_out": n_left_out}
 
     def search(self, asked: Asked) -> dict[str, Any]:
         """Some hits from the item number `start` on, and the number at which a further search goes on; null at the end."""
@@ -231,15 +251,16 @@ class DatasetView:
                 found.append({"name": as_shown(name), "error": as_shown(error.lines)})
         return {"n_bytes": len(text.encode()), "by": found}
 
-    def _facts(self, shown: ItemSet, numbers: range) -> list[dict[str, Any]]:
+    def _facts(self, shown: ItemSet, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """What is known of each of these items."""
-        if shown is not self._sets[0] or self._index is None:
-            return [{"split": shown.split, "source": shown.source} for _ in numbers]
-        return [{**one, "source": self._source_of.get(one["shard"])} for one in self._index.rows(numbers)]
+        if shown.key is not None:
+            return [{"split": shown.key.split, "source": shown.key.source} for _ in numbers]
+        if self._index is None:
+            return [{} for _ in numbers]
+        rows = (self._index.rows(range(i, i + 1))[0] for i in numbers)
+        return [{**one, "source": self._source_of.get(one["shard"])} for one in rows]
 
     def _set(self, asked: Asked) -> tuple[ItemSet, Any]:
         """The set that was asked for, and its items."""
-        number = asked.number("set", len(self._sets))
-        if number not in self._opened:
-            self._opened[number] = self._sets[number].open()
-        return self._sets[number], self._opened[number]
+        shown = self._sets[asked.number("set", len(self._sets))]
+        return shown, shown.open()

@@ -1,17 +1,20 @@
 """The rows of the document index by the numbers of the documents; one row group is read at a time."""
 
 from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tokenmill.analysis.locate import reading
 from tokenmill.errors import ValidationError
+from tokenmill_reader.array_types import Longs
 from tokenmill_reader.checked_parquet import parquet_file
 
 _GROUPS_HELD_MAX = 4
@@ -38,19 +41,30 @@ class DocumentIndex:
 
     def rows(self, numbers: range) -> list[dict[str, Any]]:
         """The columns of the index for each of these documents."""
-        found: list[dict[str, Any]] = []
-        while len(found) < len(numbers):
-            first = numbers[len(found)]
+        return [{**one, "sha256": one["sha256"].hex()} for one in self.columns(numbers).to_pylist()]
+
+    def columns(self, numbers: range, names: Sequence[str] | None = None) -> pa.Table:
+        """The index of these documents: all columns, or those of `names` that it has."""
+        found = [self._file.schema_arrow.empty_table().select(self._names(names))]
+        first = numbers.start
+        while first < numbers.stop:
             group = bisect_right(self._firsts, first) - 1
-            rows = self._group(group).slice(first - self._firsts[group], numbers.stop - first).to_pylist()
-            if not rows:
+            rows = self._group(group, self._names(names)).slice(first - self._firsts[group], numbers.stop - first)
+            if not len(rows):
                 raise ValidationError(
                     self._path,
                     f"row group {group} has fewer rows than its footer says.",
                     "Copy the tables of this dataset beside it, or run `tokenmill build`.",
                 )
-            found += rows
-        return [{**one, "sha256": one["sha256"].hex()} for one in found]
+            found.append(rows)
+            first += len(rows)
+        return pa.concat_tables(found)
+
+    def lengths(self) -> Iterator[tuple[Longs, Longs]]:
+        """The numbers of the documents, and their numbers of tokens, a row group at a time."""
+        for group, first in enumerate(self._firsts):
+            lengths = self._group(group, ("n_tokens",))["n_tokens"].to_numpy()
+            yield np.arange(first, first + len(lengths)), lengths
 
     def with_id(self, id: str, first: int) -> tuple[list[int], int | None]:
         """The numbers of the documents with this id from the document number `first` on, and the number at which a further search
@@ -60,13 +74,16 @@ class DocumentIndex:
             start = self._firsts[group]
             if start > first + _SCAN_ROWS_MAX:
                 return found, start
-            ids = self._group(group, "id")["id"]
+            ids = self._group(group, ("id",))["id"]
             is_row = pa.types.is_integer(ids.type)
             value = (int(id) if id.isdecimal() and len(id) < 19 else -1) if is_row else id
             places = pc.indices_nonzero(pc.equal(ids, value)).to_pylist()
             found += [start + k for k in places if start + k >= first]
         return found, None
 
-    def _read_group(self, group: int, column: str | None = None) -> pa.Table:
+    def _names(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        return tuple(name for name in self._file.schema_arrow.names if names is None or name in names)
+
+    def _read_group(self, group: int, names: tuple[str, ...]) -> pa.Table:
         with reading(self._path):
-            return self._file.read_row_group(group, columns=None if column is None else [column])
+            return self._file.read_row_group(group, columns=list(names))

@@ -1,16 +1,17 @@
 "use strict";
-// The address after # says what is shown: page, set, start (of the list), by and q (a search), i (an item), at (its first token that
-// is shown), token (a position to point at). Texts come from documents of others: they are set as textContent, never as HTML.
+// The address after # says what is shown: page, set, start and sort (of the list), by and q (a search), i (an item), at (its first
+// token that is shown), n (how many are shown), token (a position to point at). Texts come from documents of others: they are set as textContent, never as HTML.
 
 const $ = (id) => document.getElementById(id);
-const TOKENS_N = 2000; // that an answer has at most
+const TOKENS_N = 2000; // that an answer has, unless all are wanted
+const TOKENS_MAX = 1 << 16; // that an answer has at most
 let info = null; // the answer to api/info
 let state = {}; // the parts of the address
 let listed = null; // what the list shows
 let n_asked = 0; // numbers the questions about a typed text: a late answer does not replace a newer one
 
 async function ask(name, values) {
-  const reply = await fetch(`api/${name}?${new URLSearchParams(values)}`);
+  const reply = await fetch(`api/${name}?${parameters(values)}`);
   const found = await reply.json();
   if (!reply.ok) throw new Error(found.error);
   return found;
@@ -34,14 +35,17 @@ function made(tag, text = "", className = "") {
   return element;
 }
 
-/** Changes the address; undefined leaves a part out. */
+/** The values as parameters of an address; undefined leaves one out. */
+const parameters = (values = {}) => new URLSearchParams(Object.entries(values).filter(([, value]) => value !== undefined));
+
+/** Changes the address. */
 function go(changes) {
-  const kept = Object.entries({ ...state, ...changes }).filter(([, value]) => value !== undefined);
-  location.hash = new URLSearchParams(kept);
+  location.hash = parameters({ ...state, ...changes });
 }
 
 const number = (name) => Number(state[name] ?? 0);
 const words = (n) => n.toLocaleString("en");
+const step = () => number("n") || TOKENS_N; // tokens of an item that are shown at once
 
 /** Adds the rows of a page of answers to a list, whose button then fetches the next page. */
 async function fill(id, start, fetchPage, rowsOf) {
@@ -107,9 +111,10 @@ document.addEventListener("keydown", (event) => {
 // Items.
 
 async function showItems() {
-  const { set = 0, start = 0, by = "text", q = "" } = state;
-  const wanted = { set, by, q };
-  for (const name of ["set", "start", "by", "q"]) $(name).value = { ...wanted, start }[name];
+  const { set = 0, sort = "", by = "text", q = "", start = sort && !q ? "" : 0 } = state;
+  const wanted = { set, by, q, order: sort };
+  for (const [name, value] of Object.entries({ set, sort, by, q, start })) $(name).value = value;
+  $("of-order").hidden = q !== "" || !info.sets[number("set")].has_lengths;
   $("source").value = info.sources.findLast((one) => one.first <= Number(start))?.first;
   $("of-source").hidden = number("set") !== 0 || info.sources.length < 2;
   const key = JSON.stringify({ ...wanted, start });
@@ -117,7 +122,7 @@ async function showItems() {
     listed = key;
     $("list").replaceChildren();
     $("list-more").hidden = true;
-    await fill("list", start, (from) => ask(q ? "search" : "items", { ...wanted, start: from }), (found) => found.rows.map(row));
+    await fill("list", start === "" ? undefined : start, (from) => ask(q ? "search" : "items", { ...wanted, start: from }), (found) => found.rows.map(row));
   }
   const isChosen = state.i !== undefined; // otherwise the first item of the list is shown
   if (!isChosen) state = { ...state, ...$("list").querySelector("button")?.place };
@@ -137,15 +142,18 @@ function row(one) {
   text.append(before, ...(match === undefined ? [] : [made("mark", match), after]));
   button.type = "button";
   button.append(made("small", one.head), text);
-  const at = one.position - (one.position % TOKENS_N);
-  button.place = { i: String(one.i), at: at || undefined, token: one.position };
+  button.place = { i: String(one.i), ...place(one.position) };
   button.onclick = () => go(button.place);
   element.append(button);
   return element;
 }
 
+/** The parts of the address for a position in an item. */
+const place = (position) => ({ at: position - (position % step()) || undefined, token: position });
+
 async function showItem(kind) {
-  const found = await ask("item", { set: number("set"), i: number("i"), at: number("at") });
+  const mine = state, asked = { set: number("set"), i: number("i"), at: number("at") };
+  const found = await ask("item", { ...asked, n: step() });
   const end = found.at + found.ids.length;
   $("title").textContent = `${kind} ${words(found.i)}`;
   $("facts").replaceChildren(...Object.entries(found.facts).flatMap(([name, value]) => [made("dt", name), made("dd", value)]));
@@ -155,15 +163,38 @@ async function showItem(kind) {
     : `tokens ${words(found.at)} to ${words(end - 1)} of ${words(found.n_tokens)}, from 0`;
   $("as-text").hidden = found.text === null;
   $("text").textContent = found.text ?? "";
+  $("all").hidden = found.n_tokens <= TOKENS_N;
+  $("all").textContent = state.n ? `${words(TOKENS_N)} at a time` : found.n_tokens > TOKENS_MAX ? `${words(TOKENS_MAX)} at a time` : "All tokens";
   showTokens($("tokens"), found, state.token === undefined ? -1 : number("token") - found.at, kind === "sequence");
+  if (!info.has_links) return;
+  const { rows, n_left_out } = await ask("links", asked);
+  if (state !== mine) return;
+  const n = `${words(rows.length + n_left_out)}${n_left_out ? `, of which ${words(rows.length)} are listed` : ""}`;
+  $("linked").firstChild.textContent = asked.set ? `Documents here: ${n}` : `Places in the file sets: ${n}`;
+  $("links").replaceChildren(...rows.map((one) => linked(one, asked)));
+  $("linked").hidden = false;
+}
+
+/** A link from an item of a file set to a document in it, or from a document to such an item. */
+function linked(one, asked) {
+  const element = made("li"), link = made("a"), { name, kind } = info.sets[asked.set || one.set];
+  const range = (first) => `tokens ${words(first)} to ${words(first + one.n_tokens - 1)}`;
+  const sequence = kind === "sequences" ? `document ${words(one.number)} of sequence ${words(one.item)}` : `document ${words(one.item)}`;
+  link.textContent = asked.set ? `${sequence}: ${one.id}` : `${sequence} of ${name}`;
+  const position = asked.set ? one.start : one.position;
+  link.href = `#${parameters({ page: "items", set: one.set, start: one.i, i: one.i, n: state.n, ...(position ? place(position) : {}) })}`;
+  element.append(link, ` ${range(one.position)}`, one.n_tokens < one.n_of_document ? `, which are ${range(one.start)} of its ${words(one.n_of_document)}` : "");
+  return element;
 }
 
 const NO_ITEM = { i: undefined, at: undefined, token: undefined };
 $("set").onchange = () => go({ ...NO_ITEM, set: $("set").value, start: undefined });
-$("start").onchange = () => go({ ...NO_ITEM, start: $("start").value });
+$("start").onchange = () => go({ ...NO_ITEM, start: $("start").value || undefined });
+$("sort").onchange = () => go({ ...NO_ITEM, sort: $("sort").value || undefined, start: undefined });
 $("source").onchange = () => go({ ...NO_ITEM, start: $("source").value, q: undefined });
-$("before").onclick = () => go({ at: Math.max(0, number("at") - TOKENS_N), token: undefined });
-$("behind").onclick = () => go({ at: number("at") + TOKENS_N, token: undefined });
+$("before").onclick = () => go({ at: Math.max(0, number("at") - step()), token: undefined });
+$("behind").onclick = () => go({ at: number("at") + step(), token: undefined });
+$("all").onclick = () => go({ n: state.n ? undefined : TOKENS_MAX, at: undefined, token: undefined });
 
 // Vocabulary.
 

@@ -23,7 +23,7 @@ from tokenmill.view.answering import Answering
 _HOST = "127.0.0.1"
 _HOSTS = (_HOST, "localhost")
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
-_ANSWERS = ("info", "items", "item", "search", "vocabulary", "encode")
+_ANSWERS = ("info", "items", "item", "links", "search", "vocabulary", "encode")
 _CONNECTIONS_MAX = 64
 _IDLE_S_MAX = 10.0  # until all of a request has come
 _HEADERS = {
