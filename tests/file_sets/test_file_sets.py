@@ -184,9 +184,15 @@ def test_an_index_names_the_tokens_of_the_same_sequences_as_rows_have(project: P
 @pytest.mark.slow
 def test_sequences_are_filled_up_and_have_labels_on_request(project: Project) -> None:
     pack = {"length": 20, "mode": "concat", "pad": "<|endoftext|>", "labels": True}
-    project.set(encode__formats=["arrow"], encode__pack=pack)
-    build(project)
-    one = read_manifest(project.root / "data/tokens").sets[0]
+    project.set(encode__formats=["arrow", "megatron", "litdata"], encode__pack=pack)
+    words = "encode: megatron, litdata: these files have no place for the labels of encode.pack.labels, and get none\n"
+    assert words in build(project).stderr
+    tokens = project.root / "data/tokens"
+    labelled, other = (
+        tokenmill.open(tokens, format=name) for name in ("arrow", "megatron")
+    )  # the reader computes them
+    assert all(labelled.labels(i).tolist() == other.labels(i).tolist() for i in range(len(labelled)))
+    one = read_manifest(tokens).sets[0]
     rows = [row for part in items(project, one) for row in part]
     text = [token for _, tokens in documents(project) for token in tokens]
     n = 0

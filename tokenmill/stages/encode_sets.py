@@ -39,6 +39,8 @@ def refuse_formats(formats: Sequence[str], params: Encode, shape: Shape) -> None
     """Raises ParamsError, with a line for each reason, for formats that cannot hold the documents or what is packed from them, or
     whose own readers would read something else."""
     refused: dict[str, list[str]] = {}
+    if any(FORMATS[name].holds_labels for name in formats):
+        shape = replace(shape, has_labels=False)  # the others get none
     for name in formats:
         for reason in _reasons(SET_FORMATS[name], params, shape):
             refused.setdefault(reason, []).append(name)
@@ -137,6 +139,11 @@ def write_sets(
         say(f"{run.stage}: there is nothing for {name or 'the file sets'}, so it has no files")
     if any(one.epochs != "1" for one in arrangement.mixture):
         say(f"{run.stage}: {_words_of_mixture(arrangement.mixture)}")
+    without = [name for name in formats if not FORMATS[name].holds_labels]
+    if arrangement.shape.has_labels and without:
+        say(
+            f"{run.stage}: {', '.join(without)}: these files have no place for the labels of encode.pack.labels, and get none"
+        )
     lacking = [one for one in sets if one.before and any(not run.has(file.key) for file in one.files)]
     temporary = yield from arrangement.prepare(lacking)
     tasks = [
