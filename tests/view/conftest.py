@@ -14,6 +14,7 @@ import pytest
 from tests.builders import in_process
 from tests.conftest import Project, make_project
 from tokenmill.view.answering import Answering
+from tokenmill.view.dataset_view import Asked, DatasetView
 from tokenmill.view.server import ViewServer
 
 HOSTILE = "</script><img src=x onerror=document.title='bad'>\u202egnp.exe\u0000\x1b[31m&lt;b&gt; 東京"
@@ -73,6 +74,12 @@ def serve() -> Iterator[Serve]:
             return server
 
         yield started
+
+
+def ask(view: DatasetView, name: str, **values: Any) -> dict[str, Any]:
+    """The answer to a question."""
+    found: dict[str, Any] = getattr(view, name)(Asked({key: str(value) for key, value in values.items()}))
+    return found
 
 
 def documents_of(dataset: Path) -> list[dict[str, Any]]:

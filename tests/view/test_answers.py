@@ -12,20 +12,15 @@ import pytest
 
 import tokenmill
 from tests.builders.character_tokenizers import like_gemma
-from tests.view.conftest import DOCUMENTS, HOSTILE, documents_of
+from tests.view.conftest import DOCUMENTS, HOSTILE, ask, documents_of
 from tokenmill.error_pages import error_pages
 from tokenmill.errors import ParamsError, TokenizerError, ValidationError
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.view import dataset_view
-from tokenmill.view.dataset_view import Asked, DatasetView
+from tokenmill.view.dataset_view import DatasetView
 from tokenmill.view.vocabulary import Vocabulary
 
 TEXTS = [text for texts in DOCUMENTS.values() for text in texts]
-
-
-def ask(view: DatasetView, name: str, **values: Any) -> dict[str, Any]:
-    found: dict[str, Any] = getattr(view, name)(Asked({key: str(value) for key, value in values.items()}))
-    return found
 
 
 def all_rows(view: DatasetView, name: str, **values: Any) -> list[dict[str, Any]]:

@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import make_project
-from tests.view.conftest import DOCUMENTS, documents_of
-from tests.view.test_answers import ask
+from tests.view.conftest import DOCUMENTS, ask, documents_of
 from tokenmill.errors import ParamsError, ValidationError
 from tokenmill.view import dataset_view
 from tokenmill.view.dataset_view import DatasetView
