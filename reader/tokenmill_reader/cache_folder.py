@@ -220,6 +220,19 @@ def make_room(
         return True
 
 
+def trim(folder: Path, n_bytes_max: int) -> None:
+    """Removes files of the datasets beside this one, those read longest ago first, until at most so many bytes are left."""
+    held = []
+    for other in folder.parent.iterdir():
+        for name, (n_bytes, path) in _files(other):
+            with suppress(FileNotFoundError):
+                held.append((Path(path).lstat().st_atime, other, name, path, n_bytes))
+    n_bytes = sum(one[-1] for one in held if one[1] != folder)
+    for _, other, name, path, of_file in sorted(held):
+        if n_bytes > n_bytes_max and other != folder and _removed(other, name, path):
+            n_bytes -= of_file
+
+
 def _removed(folder: Path, name: str, path: str) -> bool:
     """Removes a file unless it is in use."""
     with Lock(folder, name) as lock:

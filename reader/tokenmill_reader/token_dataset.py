@@ -19,7 +19,7 @@ from tokenmill_reader.errors import ParamsError
 from tokenmill_reader.manifest import Manifest
 from tokenmill_reader.order import Order, order_key
 from tokenmill_reader.rank_iterator import RankIterator
-from tokenmill_reader.urls import RemoteDataset, dataset_folder, remote_dataset
+from tokenmill_reader.urls import RemoteDataset, dataset_folder, default_cache, remote_dataset
 from tokenmill_reader.views import Documents, Indexed, Rows, View, Windows
 
 if TYPE_CHECKING:
@@ -328,8 +328,8 @@ def open(
 
     `directory`: its folder, or the URL that `tokenmill upload` printed: s3://, gs://, az:// or https://. Its files are fetched as
     they are needed, checked by sha256, and kept below the folder `cache` for all processes of the machine. `cache_bytes`: the most
-    bytes of the dataset's files at a time; those that are needed last are removed for others. None: no limit. A file:// URL with
-    `cache` is read in this way, too.
+    bytes of the dataset's files at a time; those that are needed last are removed for others. None: no limit. Without `cache`, they
+    are in ~/.cache/tokenmill/datasets, up to 100 GB. A file:// URL with `cache` is read in this way, too.
 
     `split`: one of `encode.splits`, which must be named if the dataset has some; None if it has none. `source`: one of the sources
     that have files of their own; None: all of them, one after another. `format`: one of `encode.formats`; None: the first that is
@@ -337,7 +337,7 @@ def open(
     each. `epoch`: the epoch of files that were shuffled for several.
 
     Raises ValidationError if a file is missing or has another size than the manifest says, ParamsError if there is no such split,
-    source, format or epoch, and for a URL without `cache` or with a part larger than `cache_bytes`. Raises StorageError if object
+    source, format or epoch, and for a URL with a part larger than `cache_bytes`. Raises StorageError if object
     storage refuses, or has not answered for a minute; reading does so, too, and raises ValidationError for a file that is wrong
     again after it was fetched twice. Digests of files in a folder are not checked: `tokenmill verify` does that.
     """
@@ -356,12 +356,16 @@ def open_remote(
     epoch: int = 0,
 ) -> TokenDataset:
     """Opens a dataset that is read where it lies; see `open`."""
-    from tokenmill_reader.cached_files import CachedFiles, Fetcher  # takes fcntl, which Windows lacks
+    from tokenmill_reader.cache_folder import trim  # takes fcntl, which Windows lacks
+    from tokenmill_reader.cached_files import CachedFiles, Fetcher
 
     fetcher = Fetcher(remote)
     fetcher.ask({"manifest": True})
     files = find_files(remote.folder, split, source, format, epoch, are_here=False)
     cached = CachedFiles(remote, [place.files for place in files.parts.places], fetcher)
+    if remote.folder.parent == default_cache():
+        needed = sum(file.n_bytes for place in files.parts.places for file in place.files)
+        trim(remote.folder, (remote.cache_bytes or 0) - needed)
     return _dataset(files, Blocks(files.parts, cached))
 
 

@@ -114,6 +114,9 @@ def place(url: str) -> ObjectPlace:
     return ObjectPlace(scheme, bucket, key.strip("/"))
 
 
+_CACHE_BYTES = 100_000_000_000  # of the default folder
+
+
 class RemoteDataset(NamedTuple):
     """A dataset that `tokenmill upload` wrote. `url`: PLACE/DIGEST. `folder`: keeps its files on this machine. `cache_bytes`: the
     most bytes of them at a time; None: no limit. `patience_s`: how long an outage is borne."""
@@ -127,8 +130,8 @@ class RemoteDataset(NamedTuple):
 def remote_dataset(
     dataset: str, cache: str | PathLike[str] | None, cache_bytes: int | None, patience_s: float = PATIENCE_S
 ) -> RemoteDataset | None:
-    """The dataset of a URL; None for a folder. Raises ParamsError if `cache` is missing, or is given for a folder, and StorageError
-    for another URL."""
+    """The dataset of a URL; None for a folder. Raises ParamsError if `cache` is given for a folder, and StorageError for another
+    URL."""
     is_remote = is_url(dataset) or (cache is not None and dataset.lower().startswith("file://"))
     if not is_remote:
         if cache is not None or cache_bytes is not None:
@@ -150,17 +153,18 @@ def remote_dataset(
             "end.",
             "Upload the dataset, or download it and open its folder.",
         )
-    if cache is None:
-        raise ParamsError(
-            "cache",
-            f"expected a folder on this machine that keeps files of {url}; found none.",
-            f"Name one on a fast disk, as in tokenmill.open({url!r}, cache='/scratch/tokens').",
-        )
     if os.name == "nt":
         raise StorageError(url, "a dataset is read where it lies on Linux and macOS only.", "Download it.")
     if cache_bytes is not None and cache_bytes < 1:
         raise ParamsError("cache_bytes", f"expected a number of bytes, or None for no limit; found {cache_bytes}.")
+    if cache is None:
+        cache, cache_bytes = default_cache(), cache_bytes or _CACHE_BYTES
     return RemoteDataset(url, Path(fspath(cache)).absolute() / digest, cache_bytes, patience_s)
+
+
+def default_cache() -> Path:
+    """The folder for remote datasets that are opened without one."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "tokenmill/datasets")
 
 
 def object_place(url: str) -> ObjectPlace:

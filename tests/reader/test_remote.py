@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -312,11 +313,25 @@ def test_urls_that_cannot_be_read_say_why(url: str, message: str, tmp_path: Path
         tokenmill.open(url, cache=tmp_path)
 
 
-def test_a_url_needs_a_cache_and_a_folder_has_none(tmp_path: Path) -> None:
-    with pytest.raises(
-        ParamsError, match=r"cache: expected a folder on this machine that keeps files of s3://b/.*cache='"
-    ):
-        tokenmill.open("s3://b/0123456789abcdef")
+def test_without_a_cache_files_read_longest_ago_make_room_in_the_default_one(
+    stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("tokenmill_reader.urls._CACHE_BYTES", stored.n_bytes + 150)
+    cache = tmp_path / "home/tokenmill/datasets"
+    earlier = [cache / digest / "arrow/part-00000.arrow" for digest in ("f" * 16, "e" * 16)]
+    for read_s, path in enumerate(earlier):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(bytes(100))
+        os.utime(path, (read_s, 10**9))
+    assert same(tokenmill.open(stored.url), tokenmill.open(stored.local))
+    assert [path.exists() for path in earlier] == [False, True]
+    assert held_bytes(cache) == stored.n_bytes + 100
+    folder = cache / stored.url.rpartition("/")[2]
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_folder_has_no_cache(tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match="cache: expected the URL of an uploaded dataset; found the folder"):
         tokenmill.open(tmp_path, cache=tmp_path)
     with pytest.raises(ParamsError, match="cache_bytes: expected a number of bytes, or None for no limit; found 0"):

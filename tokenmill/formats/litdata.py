@@ -22,7 +22,7 @@ from tokenmill.formats.offsets32 import map_chunk, new_chunk, refuse_large_files
 from tokenmill.formats.sidecar import new_sidecar
 from tokenmill_reader.formats.columns import flat_of
 from tokenmill_reader.formats.items import REBUILD, STARTS_SUFFIX, Flat, Shape, check_segments
-from tokenmill_reader.formats.starts import read_starts
+from tokenmill_reader.formats.nanogpt import read_starts
 from tokenmill_reader.regular_files import sha256_file
 
 _CHUNK = ".bin"

@@ -14,7 +14,7 @@ import numpy as np
 from tokenmill_reader.errors import ValidationError
 from tokenmill_reader.formats.arrays import map_file, read_mask, whole_values
 from tokenmill_reader.formats.items import REBUILD, STARTS_SUFFIX, Flat, Shape, check_segments, segment_ends
-from tokenmill_reader.formats.starts import read_starts
+from tokenmill_reader.formats.nanogpt import read_starts
 
 DATA = ".ds"
 INDEX = ".ds.index"

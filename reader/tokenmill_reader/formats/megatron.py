@@ -13,7 +13,7 @@ import numpy as np
 from tokenmill_reader.errors import ValidationError
 from tokenmill_reader.formats.arrays import map_file, values, whole_values
 from tokenmill_reader.formats.items import REBUILD, Flat, Shape, check_segments
-from tokenmill_reader.formats.starts import read_starts
+from tokenmill_reader.formats.nanogpt import read_starts
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokenmill_reader.errors import ValidationError
+from tokenmill_reader.errors import ValidationError, need_pyarrow
 from tokenmill_reader.formats.arrays import whole_values
-from tokenmill_reader.formats.items import REBUILD, STARTS_SUFFIX, Flat, Shape, check_segments
-from tokenmill_reader.formats.starts import read_lengths_and_starts
+from tokenmill_reader.formats.items import REBUILD, STARTS_SUFFIX, Flat, Lists, Shape, check_segments
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -43,3 +42,19 @@ def items_of(ids: npt.NDArray[Any], path: Path, stem: str, shape: Shape) -> Flat
     found = Flat(ids, offsets, starts)
     check_segments(found, shape, path)
     return found
+
+
+def read_starts(folder: Path, stem: str, shape: Shape) -> Lists | None:
+    """The starts of sequences; None for documents, beside which there is no file. Raises ValidationError, and ParamsError without
+    pyarrow."""
+    return None if shape.length is None else read_lengths_and_starts(folder, stem, shape, with_lengths=False)[1]
+
+
+def read_lengths_and_starts(
+    folder: Path, stem: str, shape: Shape, with_lengths: bool = True
+) -> tuple[npt.NDArray[np.int64], Lists | None]:
+    """The number of tokens of each item (empty without `with_lengths`), and the starts of sequences. Raises as `read_starts`."""
+    need_pyarrow(folder / f"{stem}{STARTS_SUFFIX}")
+    from tokenmill_reader.formats.sidecar import read_sidecar
+
+    return read_sidecar(folder, stem, shape, with_lengths)
