@@ -113,7 +113,9 @@ def test_ids_that_are_rows_are_found_in_every_file(dataset: Path, tmp_path: Path
     assert "ids are rows" in locate_id(tmp_path / "tokens", "a.jsonl-5").why_none
 
 
-def test_what_cannot_be_asked_or_read_is_an_error(dataset: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_asked_or_read_is_an_error(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(ParamsError, match="--token: found -1"):
         locate_token(dataset, -1, None)
     for digest in ("1234567", "x" * 64, "0" * 65):
@@ -136,6 +138,13 @@ def test_what_cannot_be_asked_or_read_is_an_error(dataset: Path, tmp_path: Path)
     other.save(tmp_path / "tokenizer")
     with pytest.raises(TokenizerError, match=r"expected the dataset's tokenizer, .*; found "):
         locate_token(tmp_path / "tokens", 0, None)
+    file = tmp_path / "tokens" / next(walk(dataset))[0]
+    whole = pq.read_table(file, partitioning=None)
+    file.unlink()  # it may be a link
+    pq.write_table(pa.concat_tables([whole, whole]), file)
+    monkeypatch.setattr("tokenmill_reader.formats.parquet._SURPLUS_MAX", 0)
+    with pytest.raises(ValidationError, match="which were not loaded"):
+        locate_token(tmp_path / "tokens", 0, dataset.parent / "tokenizer")
     path = tmp_path / "tables/documents.parquet"
     path.unlink()
     path.write_bytes(b"PAR1")

@@ -103,9 +103,9 @@ def locate_token(dataset: Path, position: int, tokenizer: Path | None) -> Locate
         rows = index.read_row_group(group)
         i = pc.sum(pc.less_equal(rows["first_token"], position)).as_py() - 1
         document = _document(rows, i, _row_in_file(index, group, rows, i))
-    for name, shard in manifest.outputs():
-        if name == document.file:
-            check_counts(dataset / name, shard.n_documents, shard.n_tokens)
+    for shard in manifest.shards:
+        if shard.name == document.file:
+            check_counts(dataset / shard.name, shard.n_documents, shard.n_tokens)
     loaded = own_tokenizer(dataset, tokenizer, manifest.tokenizer_digest)
     return Located(dataset, asked, 1, [document], _token(dataset, document, position, loaded), "")
 
