@@ -48,7 +48,7 @@ DATED = [
     "{{ 'Today is ' + strftime_now('%B %-d, %Y') + '.' }}{{ strftime_now('%A %j %U %y') | upper }}",
     "{% set ns = namespace(day=strftime_now('%d') | int) %}{{ ns.day - 1 }}",
     "{% macro today() %}{{ strftime_now('%Y-%m-%d') }}{% endmacro %}{% set head %}{{ today() }}{% endset %}{{ head }}",
-    "{{ strftime_now('') }}{{ strftime_now('100 %%') }}{{ strftime_now('%Y') | tojson }}",
+    "{{ strftime_now('') }}{{ strftime_now('100 %%s') }}{{ strftime_now('%Y') | tojson }}",
 ]
 ENVIRONMENT = [
     "{{ dict(a=1) | tojson }}{{ dict.fromkeys('ab', 0) }}{{ dict([('k', 2)]).items() | list }}",
@@ -107,9 +107,10 @@ def test_ids_have_the_day_that_is_set(turns: Any) -> None:
     for day, wanted in (("2025-01-31", "31 Jan 2025"), (None, "")):
         one = ChatEncoder(tokenizer("plain"), ChatSettings(text, "assistant", {}, turns=turns, date=day), "x")
         assert encoded(one, messages).texts[0].as_py() == f"{wanted} a</s>{wanted} b</s>"
-    with pytest.raises(ChatError, match="%s is another number in each time zone"):
-        settings = ChatSettings("{{ strftime_now('%s') }}", "all", {}, date="2025-01-31")
-        encoded(ChatEncoder(tokenizer("plain"), settings, "x"), messages)
+    for seconds in ("%s", "%-s", "%_12s", "%Es", "%%%s"):
+        with pytest.raises(ChatError, match="%s is another number in each time zone"):
+            settings = ChatSettings(f"{{{{ strftime_now('{seconds}') }}}}", "all", {}, date="2025-01-31")
+            encoded(ChatEncoder(tokenizer("plain"), settings, "x"), messages)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """jinja2's sandbox with the extensions of transformers, without clock and randomness."""
 
 import json
+import re
 from collections.abc import Callable, ItemsView, KeysView, ValuesView
 from datetime import datetime
 from types import BuiltinMethodType, MethodType
@@ -18,6 +19,8 @@ import jinja2.utils
 BEGIN, END = "_generation_begin", "_generation_end"
 """The variables that the tag `{% generation %}` writes in front of its body and behind it."""
 
+_SECONDS = re.compile(r"%[-_0^#]*\d*[EO]?s")
+"""The directive of `strftime` for seconds since 1970, with the flags and the width that glibc allows."""
 _METHODS = (BuiltinMethodType, MethodType)
 _PLAIN = (str, int, float, bool, type(None), jinja2.Undefined)
 
@@ -149,7 +152,7 @@ def _clock(day: str) -> Callable[[str], str]:
     midnight = datetime.fromisoformat(day)
 
     def strftime_now(format: str) -> str:
-        if "%s" in format:
+        if _SECONDS.search(format.replace("%%", "")):
             raise ValueError("strftime_now: %s is another number in each time zone. Write %Y-%m-%d")
         return midnight.strftime(format)
 
