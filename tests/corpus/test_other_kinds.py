@@ -132,7 +132,16 @@ COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
     ".bz2": bz2.compress,
     ".xz": lzma.compress,
 }
-DOCUMENT_NAMES = ["a.jsonl", "a.json", "a.txt", "a.parquet", "a.arrow", *(f"a.jsonl{one}" for one in COMPRESSIONS)]
+DOCUMENT_NAMES = [
+    "a.jsonl",
+    "a.json",
+    "a.txt",
+    "a.csv",
+    "a.tsv",
+    "a.parquet",
+    "a.arrow",
+    *(f"a.jsonl{one}" for one in COMPRESSIONS),
+]
 READ = {
     *(("lines", f"a.{suffix}") for suffix in ("jsonl", "json", "txt")),
     ("html", "a.txt"),
@@ -174,6 +183,8 @@ def test_a_file_of_documents_is_read_or_named_for_what_it_is(tmp_path: Path, con
     path = tmp_path / name
     data, word = CONTENTS[content]
     path.write_bytes(data)
+    if content == "lines" and name in ("a.csv", "a.tsv"):
+        word = "Rename it to a.jsonl."
     if (content, name) in READ:
         assert texts(path) == ([data.decode()] if name == "a.txt" else [TEXT])
         return
@@ -189,6 +200,46 @@ def test_what_is_compressed_is_named_as_well(tmp_path: Path, content: str, suffi
     path = tmp_path / f"a.jsonl{suffix}"
     path.write_bytes(COMPRESSIONS[suffix](data))
     assert "what is compressed in it" in str(refusal(lambda: texts(path), word))
+
+
+ROWS = [{"text": TEXT}] * 2
+OTHER_TEXTS = {
+    "an array": ("jsonl", json.dumps(ROWS, indent=1), "Rename it to a.json"),
+    "an array of lines": (
+        "jsonl",
+        "[" + ",".join("\n" + json.dumps(row) for row in ROWS) + "\n]",
+        "Rename it to a.json",
+    ),
+    "an object over lines": ("jsonl", json.dumps(ROWS[0], indent=1), "Rename it to a.json"),
+    "an array in one line": ("jsonl", json.dumps(ROWS), "the content of a .json file"),
+    "joined files with marks": ("jsonl", (LINES.decode() + "\ufeff") * 2, "keep what is behind it"),
+    "an array of values": ("csv", json.dumps(ROWS), "Rename it to a.json"),
+    "semicolons": ("csv", f"id;text\n1;{TEXT}\n", "semicolons between names"),
+    "tabs": ("csv", f"id\ttext\n1\t{TEXT}\n", "tabs between names"),
+    "commas": ("tsv", f"id,text\n1,{TEXT}\n", "commas between names"),
+}
+"""Texts of another form than the format has, with a word of the message."""
+
+
+@pytest.mark.parametrize("suffix", ["", *COMPRESSIONS])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("content", OTHER_TEXTS)
+def test_a_text_of_another_form_is_named_and_never_to_be_deleted(
+    tmp_path: Path, content: str, mark: str, suffix: str
+) -> None:
+    format, text, word = OTHER_TEXTS[content]
+    path = tmp_path / f"a.{format}{suffix}"
+    path.write_bytes(COMPRESSIONS.get(suffix, bytes)((mark + text).encode()))
+    assert "delete" not in str(refusal(lambda: texts(path), word))
+    if word.startswith("Rename"):
+        renamed = path.rename(tmp_path / f"a.json{suffix}")
+        assert set(texts(renamed)) == {TEXT}
+
+
+def test_a_column_whose_name_has_another_separator_is_read_if_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a;b\nthe cat\n")
+    (shard,) = find_shards(tmp_path, "a.csv")
+    assert [batch.texts.to_pylist() for batch in read_batches(shard, Reading("a;b", None, None))] == [["the cat"]]
 
 
 BINARY = {
@@ -213,6 +264,7 @@ WHOLE: dict[str, bytes] = {
     "a.jsonl": LINES,
     "a.json": json.dumps([{"text": TEXT}]).encode(),
     "a.txt": TEXT.encode(),
+    "a.csv": f"text\n{TEXT}\n".encode(),
     "a.parquet": PARQUET,
     "a.arrow": FILE,
     "stream.arrow": STREAM,
@@ -236,16 +288,17 @@ WRITERS: dict[str, Callable[[pa.Table, io.BytesIO], object]] = {
 }
 """How tables are written as files that have their metadata at their end."""
 DAMAGES: dict[str, tuple[Callable[[bytes], bytes], dict[str, list[str] | str]]] = {
-    "empty": (lambda _: b"", {"a.jsonl": [], "a.json": [], "a.txt": [], "*": "damaged"}),
+    "empty": (lambda _: b"", {"a.jsonl": [], "a.json": [], "a.txt": [], "a.csv": [], "*": "damaged"}),
     "cut": (
         lambda whole: whole[:-9],
-        {"a.jsonl": "where the file was cut off", "a.txt": [TEXT[:-9]], "*": "damaged"},
+        {"a.jsonl": "where the file was cut off", "a.txt": [TEXT[:-9]], "a.csv": [TEXT[:-8]], "*": "damaged"},
     ),
     "zeros behind": (
         lambda whole: whole + bytes(512),
         {
             "a.jsonl": "512 zero bytes",
             "a.json": "behind the array",
+            "a.csv": "ends with zero bytes",
             "a.txt": [TEXT + "\0" * 512],
             "stream.arrow": [TEXT],
             **{f"a.{name}.{suffix}": [TEXT] for name in ("jsonl", "txt") for suffix in ("gz", "bz2", "xz")},
@@ -254,21 +307,34 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], dict[str, list[str] | str]]] 
     ),
     "garbage behind": (
         lambda whole: whole + GARBAGE,
-        {"a.jsonl": "expected UTF-8", "a.json": "behind the array", "a.txt": "binary", "*": "damaged"},
+        {
+            "a.jsonl": "expected UTF-8",
+            "a.json": "behind the array",
+            "a.txt": "binary",
+            "a.csv": "binary",
+            "*": "damaged",
+        },
     ),
     "garbage in front": (
         lambda whole: GARBAGE + whole,
-        {"a.jsonl": "binary", "a.json": "binary", "a.txt": "binary", "*": "damaged"},
+        {"a.jsonl": "binary", "a.json": "binary", "a.txt": "binary", "a.csv": "binary", "*": "damaged"},
     ),
     "zeros in front": (
         lambda whole: bytes(512) + whole,
-        {"a.jsonl": "512 zero bytes", "a.json": "512 zero bytes", "a.txt": ["\0" * 512 + TEXT], "*": "damaged"},
+        {
+            "a.jsonl": "512 zero bytes",
+            "a.json": "512 zero bytes",
+            "a.txt": ["\0" * 512 + TEXT],
+            "a.csv": "missing",
+            "*": "damaged",
+        },
     ),
     "two": (
         lambda whole: whole + whole,
         {
             "a.json": "behind the array",
             "a.txt": [TEXT + TEXT],
+            "a.csv": [TEXT, "text", TEXT],
             **{f"a.txt{suffix}": [TEXT + TEXT] for suffix in COMPRESSIONS},
             **{f"a.{name}": TWO for name in ("jsonl", *(f"jsonl{suffix}" for suffix in COMPRESSIONS))},
             "*": "behind",
@@ -331,6 +397,12 @@ def test_a_drop_list_of_another_kind_is_named_for_what_it_is(tmp_path: Path, con
     assert isinstance(error, CorpusError) and error.code == ("TM214" if content == "pointer" else "TM211")
 
 
+@pytest.mark.parametrize(("text", "word"), [("id;reason\na;b\n", "commas"), ("id,reason\na,b\n\0\0", "zero bytes")])
+def test_a_drop_list_of_another_form_is_named(tmp_path: Path, text: str, word: str) -> None:
+    (tmp_path / "drop.csv").write_text(text)
+    refusal(lambda: drop_list(tmp_path, "drop.csv", has_ids=True), word)
+
+
 @pytest.mark.parametrize("content", sorted(CONTENTS.keys() - {"parquet"}))
 def test_counts_of_another_kind_are_named_for_what_they_are(tmp_path: Path, content: str) -> None:
     data, word = CONTENTS[content]
@@ -350,6 +422,23 @@ def test_a_tokenizer_of_another_kind_is_named_for_what_it_is(tmp_path: Path, con
         word = name  # a file of the right kind with other values
     error = refusal(lambda: read_form(tmp_path / name, "gpt2"), word)
     assert error.code == ("TM214" if content == "pointer" else "TM301")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "word"),
+    [
+        ("tokenizer.model", "IQ== 0\nIg== 1\n", "ends with .tiktoken"),
+        ("tekken.json", "IQ== 0\nIg== 1\n", "ends with .tiktoken"),
+        ("tokenizer.json", "IQ== 0\nIg== 1\n", "ends with .tiktoken"),
+        ("tokenizer.json", '{"a": 0, "b": 1}', "is no tokenizer.json"),
+        ("tokenizer.json", '{"config": {}, "vocab": [], "special_tokens": []}', "is no tokenizer.json"),
+        ("vocab.txt", "[PAD]\n[UNK]\nthe\n", "save_pretrained"),
+        ("merges.txt", "#version: 0.2\nt h\n", "tokenmill convert"),
+    ],
+)
+def test_a_tokenizer_under_the_name_of_another_is_named(tmp_path: Path, name: str, content: str, word: str) -> None:
+    (tmp_path / name).write_text(content)
+    refusal(lambda: read_form(tmp_path / name), word)
 
 
 @pytest.mark.parametrize(

@@ -329,3 +329,12 @@ def test_an_added_token_has_the_id_of_tokenizers(
 ) -> None:
     folder = written(tmp_path / "tokenizer", made)
     do(folder, made)
+
+
+def test_a_normalized_added_token_decodes_to_its_text_in_the_file(tmp_path: Path) -> None:
+    """tokenizers 0.23 gives the normalized text, and 0.22 this one."""
+    made = document(token("<SEP>", normalized=True), normalizer={"type": "Lowercase"})
+    tokenizer = Tokenizer.load(written(tmp_path / "tokenizer", made))
+    ids = judge_of(tmp_path / "tokenizer").encode("a<Sep>b").ids
+    assert tokenizer.encode("a<Sep>b") == ids and NEXT in ids
+    assert tokenizer.decode(ids) == "a<SEP>b"

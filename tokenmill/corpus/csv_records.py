@@ -13,6 +13,7 @@ import pyarrow.csv as pa_csv
 from tokenmill.corpus.line_faults import Fault
 from tokenmill.corpus.record_ends import RecordEnds
 
+_OTHERS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
 _CARRIAGE_RETURN = "a carriage return outside of quotes"
 
 
@@ -42,6 +43,18 @@ def names_in(header: bytes, separator: bytes) -> list[str]:
                 wrong = error.object[error.start]
                 raise ValueError(f"its first record, the header, is not UTF-8 (found 0x{wrong:02x})") from None
     return []
+
+
+def other_separator(names: Sequence[str]) -> str:
+    """Says which separator a header of one column has in its name, so that it plainly is of several columns; empty if it has none.
+
+    >>> other_separator(["id;text"]), other_separator(["text"]), other_separator(["a;b", "text"])
+    ("semicolons between names: 'id;text'", '', '')
+    """
+    if len(names) != 1:
+        return ""
+    found = next((word for mark, word in _OTHERS.items() if mark in names[0]), "")
+    return f"{found} between names: {names[0]!r:.80}" if found else ""
 
 
 def records_in(block: bytes, separator: bytes, n_columns: int, wanted: Sequence[int]) -> Iterator[Records | BadRecord]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tokenmill.corpus.csv_records import other_separator
 from tokenmill.corpus.parquet_files import checked
 from tokenmill.corpus.text_digests import Keys, text_digests, text_keys
 from tokenmill.errors import CorpusError, PointerError, of_the_machine
@@ -216,8 +217,13 @@ def _line(name: str, place: str, id: str | None, digest: str | None, reason: str
 def _csv(path: Path, name: str) -> Iterator[tuple[str, str | None, str | None, str | None]]:
     try:
         content = path.read_bytes().removeprefix(BOM_UTF8)
+        if content.endswith(b"\0"):
+            what = "ends with zero bytes, as a write that did not end leaves them."
+            raise _error(name, what, "Copy or make it again.")
         reader = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
         columns = next(reader, [])
+        if words := other_separator(columns):
+            raise _error(name, f"its first line has {words}.", "Write commas between the values.")
         _check_columns(name, columns)
         line = reader.line_num + 1
         for values in reader:

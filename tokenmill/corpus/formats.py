@@ -20,7 +20,7 @@ from tokenmill.corpus.arrow_sizes import checked_batches
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
 from tokenmill.corpus.conversation_tables import conversations_of
 from tokenmill.corpus.conversations import Maker
-from tokenmill.corpus.csv_records import BadRecord, names_in, records_in
+from tokenmill.corpus.csv_records import BadRecord, names_in, other_separator, records_in
 from tokenmill.corpus.decompression import decompressed
 from tokenmill.corpus.json_values import as_lines, form_of, rows_at
 from tokenmill.corpus.jsonl import LineReader, conversation_reader, line_reader
@@ -204,6 +204,10 @@ def _read_csv(
     header, names = _header(shard, limits)
     if not names:
         return
+    columns = [wanted.text_column] if wanted.maker is None else wanted.maker.columns
+    if names[0] not in columns and (words := other_separator(names)):
+        fix = "Name it .tsv if these are tabs, .csv if these are commas, or write it again with commas."
+        raise DamagedError(shard.name, f"its first record, the header, has {words}.", fix)
     chosen = _names(shard, pa.schema([(name, pa.large_string()) for name in names]), wanted)
     indices = [names.index(name) for name in chosen]
     start, first_line, row = (part.start, part.first_line, part.first_row) if part else (0, 1, 0)
@@ -260,8 +264,14 @@ def _behind(blocks: Iterator[bytes], n_bytes: int) -> Iterator[bytes]:
 
 
 def _closed(blocks: Iterator[bytes], ends: RecordEnds, where: Callable[[], str]) -> Iterator[bytes]:
-    """The blocks, which `ends` takes as well. Raises DamagedError behind the last one if a quote is open then."""
-    yield from blocks
+    """The blocks, which `ends` takes as well. Raises DamagedError behind the last one if a quote is open then, or if it ends with
+    zero bytes."""
+    last = b""
+    for last in blocks:
+        yield last
+    if last.endswith(b"\0"):
+        what = "the file ends with zero bytes, as a write that did not end leaves them."
+        raise DamagedError(where(), what, "Copy or make it again.")
     if ends.is_open:
         what = "a quote that opens in the record that begins here has no end."
         raise DamagedError(where(), what, "Close it, or copy or make the file again if it was cut off.")

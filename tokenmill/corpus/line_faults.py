@@ -1,8 +1,9 @@
 """Explains why a line of JSON makes no document."""
 
 import json
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -71,6 +72,9 @@ def explain(shard: Shard, line: bytes, error: Exception, keys: Sequence[Key]) ->
     if n_zeros := line.count(b"\0"):
         words = f"found {n_zeros:,} zero bytes, as a write that did not end leaves them; expected JSON."
         return Fault(words, "Copy or make the file again.")
+    if line.startswith(BOM_UTF8):
+        words = "begins with a byte order mark, as where files are joined; expected JSON."
+        return Fault(words, "Take the mark away, and keep what is behind it.")
     if isinstance(error, msgspec.ValidationError):
         return _wrong_value(shard, line, error, keys)
     if _has_lone_surrogate(line):
@@ -91,14 +95,16 @@ def _wrong_value(shard: Shard, line: bytes, error: Exception, keys: Sequence[Key
         found = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
         return Fault(f"{error}.")
+    if isinstance(found, list):
+        advice = "If it is an array of documents, it is the content of a .json file; otherwise correct the line."
+        return Fault("expected an object; found an array.", advice)
     if not isinstance(found, dict):
         return Fault(f"expected an object; found {_kind(found)}.")
     if absent := [key for key in keys if key.name not in found and not key.is_optional]:
         remedies = {shard.setting(key.param): key.remedy for key in absent}
         advice = f"{set_them(remedies)}, or correct the line."
-        arrays = [name for name, value in found.items() if isinstance(value, list)]
-        if arrays and shard.kind.format == "json":
-            advice += f" If the documents are the elements of {arrays[0]!r}, write this array alone."
+        if shard.kind.format == "json" and (array := next(_arrays(found), None)):
+            advice += f" If the documents are the elements of {array!r}, write this array alone."
         return Fault(missing("key", [key.name for key in absent], found), advice, " and ".join(remedies))
     for key in keys:
         if key.name not in found:
@@ -110,6 +116,15 @@ def _wrong_value(shard: Shard, line: bytes, error: Exception, keys: Sequence[Key
             words = f"key {key.name!r}: expected {key.expected}; found {_kind(value)}{shown}."
             return Fault(words, setting=None if value is None else setting)
     return Fault(f"{error}.")
+
+
+def _arrays(values: dict[str, Any]) -> Iterator[str]:
+    """The keys of the arrays in an object, with dots between those of objects in objects."""
+    for name, value in values.items():
+        if isinstance(value, list):
+            yield name
+        elif isinstance(value, dict):
+            yield from (f"{name}.{inner}" for inner in _arrays(value))
 
 
 def _kind(value: object) -> str:

@@ -1,6 +1,7 @@
 """Refuses files of documents that are of another kind than their name says."""
 
 import os
+import re
 from codecs import BOM_UTF8
 from typing import IO
 
@@ -13,6 +14,10 @@ from tokenmill.storage.contents import HEAD_BYTES, Content, content_of, is_binar
 _COMPRESSED = {"gzip": ".gz", "zstd": ".zst", "bz2": ".bz2", "xz": ".xz"}
 _TABLES = {"parquet": ".parquet", "arrow": ".arrow"}
 _JSON = {b"{": ".jsonl", b"[": ".json"}
+_ROWS = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*)?\{\s*"')
+"""Begins JSON, and never the header of a .csv file."""
+_OVER_LINES = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*[\r\n]\s*\{|\{[ \t]*\r?\n\s*")')
+"""Begins an array, or an object, that is written over several lines."""
 
 
 def refuse_other_bytes(shard: Shard, head: bytes) -> None:
@@ -24,6 +29,8 @@ def refuse_other_bytes(shard: Shard, head: bytes) -> None:
             _refuse_binary(shard, head, "is")
         return
     refuse_pointer(shard, head)
+    if not kind.compression:
+        _refuse_other_json(shard, head, "is")
     if content.name == kind.format and not kind.compression:
         return
     if kind.compression:
@@ -51,6 +58,8 @@ def refuse_other_text(shard: Shard, head: bytes) -> None:
         raise DamagedError(
             shard.name, f"what is compressed in it is {content.what}; expected {_expected(shard.kind)}.", fix
         )
+    else:
+        _refuse_other_json(shard, head, "what is compressed in it is")
 
 
 def _refuse_binary(shard: Shard, head: bytes, words: str) -> None:
@@ -58,6 +67,22 @@ def _refuse_binary(shard: Shard, head: bytes, words: str) -> None:
     if shard.kind.format not in _TABLES and is_binary(head):
         what = f"{words} binary, as programs, sounds and pictures are; expected {_expected(shard.kind)}."
         raise DamagedError(shard.name, what, "Move it elsewhere, or copy or make it again.")
+
+
+def _refuse_other_json(shard: Shard, head: bytes, words: str) -> None:
+    """Raises DamagedError for JSON in the place of values with separators, or over several lines in the place of an object a line:
+    each of its lines alone would be a bad one."""
+    kind = shard.kind
+    is_over_lines = _OVER_LINES.match(head) is not None
+    if kind.format == "jsonl" and is_over_lines:
+        what = f"{words} JSON over several lines; expected an object a line."
+    elif kind.separator and _ROWS.match(head):
+        what = f"{words} JSON; expected {_expected(kind)}."
+    else:
+        return
+    suffix = ".json" if is_over_lines else _JSON[head.removeprefix(BOM_UTF8).lstrip()[:1]]
+    stem = shard.name[: len(shard.name) - len(kind.compression)]
+    raise DamagedError(shard.name, what, f"Rename it to {_without_suffix(stem)}{suffix}{kind.compression}.")
 
 
 def refuse_other_file(shard: Shard) -> None:

@@ -55,8 +55,9 @@ def _side(name: str, before: Sequence[Any], value: Any, tools: Any) -> Canonical
         raise ConversationError(
             f"{name}: expected a list of messages that begins with the prompt; found {found}, and pair.prompt is not set"
         )
+    answer = _messages(value, "assistant", name)
     try:
-        return of_messages([*before, *_messages(value, "assistant", name)], tools)
+        return of_messages([*before, *answer], tools)
     except ConversationError as error:
         raise ConversationError(f"{name}: {error}") from None
 

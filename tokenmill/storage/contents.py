@@ -29,7 +29,8 @@ class Content(NamedTuple):
         return self.name in ("text", "html", "xml")
 
 
-_DECOMPRESS = "Decompress it (`{} -d`)."
+_DECOMPRESS = "Decompress it: `{} -dc FILE > NEW_FILE`."
+"""With -c, as without it these programs refuse a name with another suffix."""
 _EXPORT = "Export its rows to a file of the kind that is expected."
 _AGAIN = "Copy or make it again."
 
@@ -95,8 +96,8 @@ _TEXT_BYTES_MIN = 10
 def content_of(head: bytes) -> Content | None:
     """What a file is that begins with these bytes, its first HEAD_BYTES or all that it has; None if they do not tell.
 
-    >>> content_of(b"\\x1f\\x8b\\x08\\x00\\x00"), content_of(b"ORC is an acronym.")
-    (Content(name='gzip', what='a gzip file', fix='Decompress it (`gzip -d`).'), Content(name='text', what='plain text', fix=''))
+    >>> content_of(b"\\x1f\\x8b\\x08\\x00\\x00").fix, content_of(b"ORC is an acronym.").what
+    ('Decompress it: `gzip -dc FILE > NEW_FILE`.', 'plain text')
     """
     head = head[:HEAD_BYTES]
     if not head:

@@ -14,7 +14,7 @@ from tokenmill_reader.regular_files import read
 _CODE = ("tokenizer.py", "tokenization*.py", "tokenizer*.pkl", "tokenizer*.pickle")
 _CONFIG = "tokenizer_config.json"
 _OTHERS = re.compile(r"vocab\.json|merges\.txt|tekken.*\.json|.*\.(model|gguf)")
-_RANK = re.compile(rb"[A-Za-z0-9+/]+={0,2} \d+\r?\n")
+_SAVE = "Of vocab.txt, save_pretrained of transformers writes a tokenizer.json with all tokens."
 _PROTOBUF = b"\n"
 """The first byte of a SentencePiece model: its first field is a piece."""
 _HEAD_BYTES = 4096
@@ -45,7 +45,7 @@ def read_tokenizer_file(file: Path) -> bytes:
                 f" Name {parent / ranks[0]} itself, with pattern= (--pattern) and the special tokens, which it lacks."
             )
         elif place.name == "tokenizer.json" and "vocab.txt" in names:
-            hint = " Of vocab.txt, save_pretrained of transformers writes a tokenizer.json with all tokens."
+            hint = f" {_SAVE}"
         if place.name == "tokenizer.json" and "manifest.json" in names:
             hint = f" This is a token dataset. Name the folder of its tokenizer, such as {parent.parent / 'tokenizer'}."
         if "@" in place.name:
@@ -64,12 +64,10 @@ def read_tokenizer_file(file: Path) -> bytes:
 
 def _check_kind(file: Path, content: bytes) -> None:
     """Raises TokenizerError for a file of another kind that is called a tokenizer elsewhere."""
-    if _RANK.match(content) and file.suffix != ".tiktoken":
-        raise TokenizerError(
-            file,
-            "is a vocabulary of tiktoken: each line has a token in base64 and its id.",
-            "Copy it to a file whose name ends with .tiktoken, and give pattern= (--pattern).",
-        )
+    if file.name == "vocab.txt":
+        raise TokenizerError(file, "has tokens alone; expected a tokenizer.json.", _SAVE)
+    if file.name == "merges.txt":
+        raise TokenizerError(file, "has merges alone; expected a tokenizer.json.", CONVERT.format(file.parent))
     if content.startswith(_PROTOBUF) and (file.suffix == ".model" or b"<unk>" in content[:_HEAD_BYTES]):
         raise TokenizerError(file, "is a SentencePiece model; expected a tokenizer.json.", CONVERT.format(file))
 

@@ -1,5 +1,6 @@
 """Refuses files of tokenizers that are of another kind than is read."""
 
+import re
 from codecs import BOM_UTF8
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from tokenmill.errors import TokenizerError
 from tokenmill.storage.contents import content_of
 
 CONVERT = "Make a tokenizer.json of it once: tokenmill convert {} NEW_FOLDER. Then name NEW_FOLDER."
+_RANK = re.compile(rb"[A-Za-z0-9+/]+={0,2} \d+\r?\n")
 
 
 def refuse_other(place: str | Path, content: bytes, expected: str) -> None:
@@ -15,6 +17,12 @@ def refuse_other(place: str | Path, content: bytes, expected: str) -> None:
     found = content_of(content)
     if found is not None and found.is_pointer:
         raise TokenizerError(place, f"is {found.what}.", found.fix, code="TM214")
+    if expected != "text" and _RANK.match(content):  # as the tokenizer.model of Llama 3
+        raise TokenizerError(
+            place,
+            "is a vocabulary of tiktoken: each line has a token in base64 and its id.",
+            "Copy it to a file whose name ends with .tiktoken, and give pattern= (--pattern).",
+        )
     if found is None or found.what == expected or (found.name == "text" and expected in ("JSON", "text")):
         return
     fix = found.fix or (CONVERT.format("FILE") if found.name == "gguf" else "Fetch the file again.")

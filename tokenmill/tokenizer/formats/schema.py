@@ -115,6 +115,12 @@ def _read_in_core(content: bytes, place: str) -> dict[str, Any] | None:
 
 def _check_sections(document: dict[str, Any], place: str) -> None:
     check(document, {"version?": "1.0"}, place)
+    if "model" not in document:
+        raise TokenizerError(
+            place.removesuffix(": "),
+            f"is no tokenizer.json, which has a model; found the fields {', '.join(sorted(document)[:3]) or '(none)'}.",
+            "If it is a vocab.json or a tekken.json, give it that name, and make a tokenizer.json of it with `tokenmill convert`.",
+        )
     if unknown := sorted(document.keys() - _FIELDS):
         raise TokenizerError(
             f"{place}{unknown[0]:.60}", "an unknown field, which the tokenizers library refuses too.", "Remove it."
