@@ -26,7 +26,7 @@ _MARKS = Path("tokenmill/read-by-tokenizers")
 library's version. Reading a Unigram model of 250,000 tokens takes 1.9 s."""
 
 _read: set[str] = set()
-"""The same for this process."""
+"""The sha256 of each that this process read."""
 
 
 def check(content: bytes, place: str) -> None:
