@@ -71,7 +71,7 @@ def local_path(text: str) -> str:
 
 
 def dataset_folder(dataset: str) -> Path:
-    """The folder of a dataset on this machine. Raises StorageError if it is the URL of one in object storage."""
+    """The folder of a dataset, or of its upload, on this machine. Raises StorageError if it is the URL of one in object storage."""
     if is_url(dataset):
         url = place(dataset).url
         raise StorageError(
@@ -79,7 +79,9 @@ def dataset_folder(dataset: str) -> Path:
             "in object storage; expected a folder on this machine.",
             f"Run `tokenmill download {url} DIR`, and use DIR/tokens. (tokenmill.open reads a URL with cache=.)",
         )
-    return Path(local_path(dataset))
+    folder = Path(local_path(dataset))
+    of_upload = folder / "tokens"
+    return of_upload if (of_upload / "manifest.json").exists() else folder
 
 
 def place(url: str) -> ObjectPlace:

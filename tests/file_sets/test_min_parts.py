@@ -107,7 +107,7 @@ def test_a_set_has_as_many_files_as_asked_for_and_the_same_items(project: Projec
     done = cli(project, "verify", "--no-source")
     assert done.returncode == 0, done.stdout
     n_files = len(read_manifest(project.root / "data/tokens").set_files())
-    assert f"  {n_files} files of file sets were compared with these documents\n" in done.stdout
+    assert f"  {n_files} files of file sets were compared with the documents of the dataset\n" in done.stdout
 
 
 @pytest.mark.slow

@@ -105,6 +105,8 @@ def test_a_remote_dataset_has_the_items_of_the_local_one(
     here = tokenmill.open(stored.local, format=format)
     assert same(there.sequences(70).shuffle(seed=1, block=4), here.sequences(70).shuffle(seed=1, block=4))
     assert there.state() == here.state() and there.labels(77).tolist() == here.labels(77).tolist()
+    if scheme == "file":  # without a cache, where it lies
+        assert same(tokenmill.open(urls[scheme], format=format), here)
 
 
 def test_an_index_is_fetched_too(tmp_path: Path) -> None:

@@ -32,6 +32,17 @@ _MADE = (
 )
 """What the entries of a manifest have beside parameters."""
 
+_OF_SAMPLES = (
+    "tokens_per_word.",
+    "words_whole_share.",
+    "bytes_per_token.lang.",
+    "bytes_per_token.script.",
+    "bigram_bits_per_byte",
+    "gini.",
+    "special_texts",
+)
+"""The measures of a report that a sample decides, which is another one where documents differ."""
+
 Pair = tuple[Any, Any]
 
 
@@ -176,7 +187,7 @@ def _rows(found: DatasetComparison) -> Iterator[tuple[str, Any, Any]]:
             yield f"{source}: {what}", one, other
     for name, (one, other) in found.measures.items():
         if one != other and name not in _SUMS:
-            yield name, one, other
+            yield f"{name} (sample)" if name.startswith(_OF_SAMPLES) else name, one, other
 
 
 def _table(head: Sequence[str], rows: Iterable[tuple[str, Any, Any]]) -> Iterator[str]:

@@ -308,7 +308,7 @@ def lines_of(verdict: Verdict, shown_max: int) -> Iterator[str]:
             f"{checked['files_in_all']:,} files checked {against} their documents"
         )
         if (n_files := checked["files_of_sets"]) and not any("file sets" in one for one in verdict.not_checked):
-            yield f"  {n_files:,} files of file sets were compared with these documents"
+            yield f"  {n_files:,} files of file sets were compared with the documents of the dataset"
         if n_sampled := checked["sample"]["documents"]:
             yield f"  {n_sampled:,} documents, drawn at random, were also encoded by {' and '.join(checked['sample']['engines'])}"
     for finding in verdict.findings[:shown_max]:
