@@ -135,7 +135,10 @@ def test_the_command_prints_text_or_json_and_ends_with_0_or_2(
     (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")
     assert main(["check", str(tmp_path), "--json"]) == 2
     found = json.loads(capsys.readouterr().out)["error"]
-    assert (found["code"], found["what"]) == ("TM301", "expected an object; found nothing.")
+    assert (found["code"], found["what"]) == (
+        "TM301",
+        "is no tokenizer.json, which has a model; found the fields (none).",
+    )
     assert main(["check", str(tmp_path / "none.json")]) == 2
     assert "tokenmill: error[TM301]: " in capsys.readouterr().err
 
