@@ -146,7 +146,7 @@ def tekken(folder: Path) -> Path:
     return folder
 
 
-JSON = ("tokenizers", "transformers", "fastokens", "gigatoken", "kitoken")
+JSON = ("tokenizers", "transformers", "transformers-slow", "fastokens", "gigatoken", "kitoken")
 FORMATS = {
     **{
         name: Format("tokenizer.json", in_tokenizer_json, shape(name), JSON)
