@@ -86,11 +86,11 @@ def make_database(path: Path) -> None:
     if path.exists():
         return
     with tempfile.TemporaryDirectory(dir=path.parent) as home:
-        upgrade(Path(home))
+        _upgrade(Path(home))
         (Path(home) / "prefect.db").replace(path)
 
 
-def upgrade(home: Path) -> None:
+def _upgrade(home: Path) -> None:
     """Runs Prefect's migrations on the database of a Prefect home, and makes it if it is missing."""
     command = [str(Path(sys.executable).parent / "prefect"), "server", "database", "upgrade", "-y"]
     environment = {**os.environ, "PREFECT_HOME": str(home)}

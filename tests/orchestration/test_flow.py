@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 
@@ -53,7 +52,7 @@ import sys
 from tokenmill.orchestration import session
 from tokenmill.pipeline.build import Build
 Build.settle_first = lambda build: sys.exit(3 if "prefect" in sys.modules else 4)
-session._start_server = lambda build: __import__("prefect")
+session.start_server = lambda root, build: __import__("prefect")
 from tokenmill.cli.main import main
 main(["build"])
 """
@@ -131,20 +130,24 @@ def test_an_embedded_server_with_a_password_serves_the_build_that_knows_it(
 
 
 def test_an_embedded_server_answers_only_who_knows_its_password(project: Project, home: dict[str, str]) -> None:
-    before = servers(home)
-    with building(project, home):
-        (pid,) = servers(home) - before
-        embedded = psutil.Process(pid)
-        (port,) = {one.laddr.port for one in embedded.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
-        password = embedded.environ()["PREFECT_SERVER_API_AUTH_STRING"]
-        url = f"http://127.0.0.1:{port}/api/block_documents/filter"
-        answers = [
-            httpx.post(url, json={"include_secrets": True}, auth=auth, timeout=PATIENCE_S).status_code
-            for auth in (None, ("build", "guess"), tuple(password.split(":")))
-        ]
-    assert answers == [401, 401, 200]
-    assert password not in said(project)
-    assert not any(password in " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"]))
+    script = """
+import os, httpx, psutil
+from pathlib import Path
+from tokenmill.orchestration.session import start_server
+with start_server(Path()).serving():
+    password = os.environ["PREFECT_API_AUTH_STRING"]
+    url = os.environ["PREFECT_API_URL"] + "/block_documents/filter"
+    for auth in (None, ("build", "guess"), tuple(password.split(":"))):
+        print(httpx.post(url, json={"include_secrets": True}, auth=auth, timeout=60).status_code)
+    lines = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    assert not any(password in line for line in lines)
+    print(password)
+"""
+    done = project.run(sys.executable, "-c", script, **home)
+    assert done.returncode == 0, done.stderr
+    *answers, password = done.stdout.split()
+    assert answers == ["401", "401", "200"]
+    assert password not in done.stderr
 
 
 def test_an_embedded_server_has_pauses_between_its_writes(home: dict[str, str]) -> None:
@@ -260,7 +263,7 @@ def work():
     with watched() as work:
         nothing()
         EventsWorker.instance().wait_until_empty()
-        os.kill(server._process.pid, signal.SIGKILL)
+        server._process.end()
         for _ in range(100):  # of whose events Prefect would tell the server at the end, each for some seconds
             nothing()
         work.result = "done"

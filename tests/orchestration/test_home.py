@@ -6,11 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import prefect
 import pytest
+from pytest import MonkeyPatch
 
-from tests.builders.prefect_server import Server, prefect_home, recorded_runs, upgrade
+from tests.builders.prefect_server import Server, prefect_home, recorded_runs
 from tests.conftest import Project
-from tokenmill.orchestration.home import _make_tables
+from tokenmill.orchestration.home import Home
 
 pytestmark = pytest.mark.slow
 
@@ -44,21 +46,28 @@ def state(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
 
 
-def test_a_new_database_has_the_tables_that_prefects_migrations_make(tmp_path: Path, prefect_database: Path) -> None:
-    def tables(database: Path) -> list[tuple[str, list[str]]]:
-        """Names and the lines of SQL, sorted because a migration that copies a table writes its constraints in any order."""
-        with closing(sqlite3.connect(database)) as connection:
-            found = connection.execute(
-                "select name, sql from sqlite_master where sql is not null order by 1"
-            ).fetchall()
-        return [(name, sorted(line.strip(" \t,") for line in sql.splitlines())) for name, sql in found]
+def test_a_database_that_a_server_made_is_kept_for_further_projects(
+    new_project: Callable[[str], Project], tmp_path: Path, prefect_database: Path
+) -> None:
+    caches = tmp_path / "caches"
+    kept = caches / f"tokenmill/prefect/{prefect.__version__}.db"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"damaged")
+    project = new_project("first")
+    project.set(run__engine="threads")
+    project.build(XDG_CACHE_HOME=str(caches))
+    assert recorded_runs({"PREFECT_HOME": str(project.root / ".tokenmill/prefect")}, "flow_run")
+    assert revision(kept) == revision(prefect_database)
 
-    database = tmp_path / "prefect.db"
-    _make_tables(database)
-    assert len(tables(database)) > 100
-    upgrade(tmp_path)  # a newer Prefect than that of the tables brings them up to date
-    assert tables(database) == tables(prefect_database)
-    assert revision(database) == revision(prefect_database)
+    with MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(caches))
+        home = Home(tmp_path / "second", is_own=True)
+        assert home.has_to_make_database()
+        home.made()
+        assert not home.has_to_make_database()
+    assert revision(home.path / "prefect.db") == revision(prefect_database)
+    with closing(sqlite3.connect(home.path / "prefect.db")) as connection:
+        assert connection.execute("select count(*) from flow_run").fetchall() == [(0,)]
 
 
 def test_two_builds_at_once_have_their_own_databases_and_do_not_touch_the_newer_one_of_the_account(

@@ -24,7 +24,7 @@ STARTS = {
     "tokenmill.chat.isolated": "from tokenmill.chat.isolated import _Process; "
     "made = _Process(); made.process.communicate(); assert made.process.returncode == 0",
     "tokenmill.orchestration.embedded": "import subprocess; from tokenmill_reader.child_python import command_of; "
-    "said = subprocess.run(command_of('tokenmill.orchestration.embedded'), stderr=-1).stderr; assert b'IndexError' in said",
+    "assert subprocess.run(command_of('tokenmill.orchestration.embedded', '0'), stdin=-3).returncode == 0",
     "tokenmill": "import subprocess; from tokenmill_reader.child_python import command_of; "
     "assert b'refresh' in subprocess.run(command_of('tokenmill', '--help'), stdout=-1).stdout",
 }

@@ -54,12 +54,9 @@ def _refresh(_asked: argparse.Namespace) -> Answer:
     path = find_params()
     if load_params(path).run.engine == "inline":
         return _answer(_refresh_inline(path))
-    from tokenmill.orchestration.settings import load_settings
+    from tokenmill.orchestration.session import start_server
 
-    load_settings()
-    from tokenmill.orchestration.server import Server
-
-    server = Server.start(root=path.parent)
+    server = start_server(path.parent)
     from tokenmill.orchestration.project_flows import load_flow
 
     try:
@@ -109,14 +106,12 @@ def _notify(root: Path, block: str | None, notice: Notice) -> None:
     """Sends a notice from a refresh without Prefect, with a server for this alone."""
     if block is None or not is_news(root, notice):
         return
-    from tokenmill.orchestration.settings import load_settings
-
-    load_settings()
-    from tokenmill.orchestration.notify import notify
-    from tokenmill.orchestration.server import Server
+    from tokenmill.orchestration.session import start_server
 
     try:
-        with Server.start(root=root).serving():
+        with start_server(root).serving():
+            from tokenmill.orchestration.notify import notify
+
             notify(root, block, notice)
     except TokenmillError as error:
         say(f"notification {block}: could not be sent: {error}")

@@ -12,9 +12,10 @@ from prefect.settings import get_current_settings
 
 from tokenmill.errors import TokenmillError
 from tokenmill.layout import PREFECT_DIRECTORY
-from tokenmill_reader.regular_files import read
+from tokenmill.storage.atomic import write_atomic
+from tokenmill.storage.writable import user_caches
 
-_TABLES = Path(__file__).with_name("prefect.sql")
+_EMPTY_DATABASES = "tokenmill/prefect"
 _SQLITE, _DATABASE = "sqlite+aiosqlite:///", "prefect.db"
 
 
@@ -49,14 +50,23 @@ class Home:
             is_here = chosen is not None and chosen.get_secret_value() == f"{_SQLITE}{self.path}/{_DATABASE}"
             return {"PREFECT_HOME": str(self.path.absolute()), **database} if is_here else {}
         self.path.mkdir(mode=0o770, parents=True, exist_ok=True)  # closed to others, because blocks hold secrets
-        if not (self.path / _DATABASE).exists():
-            _make_tables(self.path / _DATABASE)
+        if self.has_to_make_database() and (kept := _empty_database()) is not None:
+            _copy_database(kept, self.path / _DATABASE)
         return {
             "PREFECT_HOME": str(self.path),
             "PREFECT_PROFILES_PATH": str(get_current_settings().profiles_path),
             "PREFECT_API_BLOCKS_REGISTER_ON_START": "0",  # whoever saves a block registers its type
             **database,
         }
+
+    def has_to_make_database(self) -> bool:
+        """Whether the server makes its database as it starts, by Prefect's migrations, which take some seconds."""
+        return self.is_own and not (self.path / _DATABASE).exists()
+
+    def keep_database(self) -> None:
+        """Keeps a copy of the database that the server has just made, for further projects of this user."""
+        if (kept := _empty_database()) is not None:
+            _copy_database(self.path / _DATABASE, kept)
 
     def how_to_save(self, block: str) -> str:
         """Says what to do if the block TYPE/NAME is not in this home."""
@@ -97,8 +107,18 @@ class Home:
         return str(ScriptDirectory.from_config(config).get_current_head())
 
 
-def _make_tables(database: Path) -> None:
-    """Makes the tables of an empty database in one transaction, which takes 0.1 s. Prefect's migrations would take 4 s; the server
-    still runs them, so it also makes the tables itself, or reports the reason, if this fails."""
-    with suppress(sqlite3.Error), closing(sqlite3.connect(database)) as connection:
-        connection.executescript(read(_TABLES).decode())
+def _empty_database() -> Path | None:
+    """Where the empty database of the installed Prefect is kept; None if this user can keep none."""
+    caches = user_caches()
+    return None if caches is None else caches / _EMPTY_DATABASES / f"{prefect_version}.db"
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    """Copies a database, also one in use. If that fails there is no copy: the server makes the database, or says what is wrong."""
+    with (
+        suppress(sqlite3.Error, OSError),
+        closing(sqlite3.connect(f"{source.as_uri()}?mode=ro", uri=True)) as found,
+        write_atomic(target) as partial,
+        closing(sqlite3.connect(partial)) as made,
+    ):
+        found.backup(made)

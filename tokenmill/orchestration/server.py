@@ -4,9 +4,7 @@ import atexit
 import os
 import re
 import secrets
-import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -24,9 +22,9 @@ from prefect.logging.handlers import set_api_log_sink
 from tokenmill.console import say
 from tokenmill.errors import Terminated, TokenmillError, room
 from tokenmill.orchestration.address import check_standing, shown
+from tokenmill.orchestration.embedded_process import EmbeddedProcess
 from tokenmill.orchestration.home import Home
 from tokenmill.pipeline.build import Build
-from tokenmill_reader.child_python import command_of
 
 _START_S_MAX = 120.0
 _END_S_MAX = 10.0  # longer than an embedded server takes to write its records and end
@@ -65,24 +63,27 @@ class Server:
         )
         self.is_gone: bool = False
         self._is_failure_told = False
-        self._process: subprocess.Popen[bytes] | None = None
+        self._makes_database = False
+        self._process: EmbeddedProcess | None = None
         self._events: list[dict[str, Any]] = []
         self._logs: list[dict[str, Any]] = []
 
     @classmethod
-    def start(cls, prepared: Build | None = None, root: Path = Path()) -> Self:
+    def start(cls, prepared: Build | None = None, root: Path = Path(), begun: EmbeddedProcess | None = None) -> Self:
         """The server that Prefect is configured to use, or else an embedded one, which takes some seconds (`serving` waits for it).
 
-        `root`: the project's folder, needed if no build is prepared. Raises TokenmillError if the configured server does not
-        answer.
+        `root`: the project's folder. `begun`: the process of an embedded one, begun before Prefect was imported; it ends if it
+        is not needed. Raises TokenmillError if the configured server does not answer.
         """
         server = cls(prepared)
         if url := check_standing():
+            if begun:
+                begun.end()
             page = shown(url).rstrip("/").removesuffix("/api")
             say(f"Prefect at {page}: the build appears there in some seconds")
         else:
             say("starting Prefect with a server of its own: some seconds (none with run.engine: inline)")
-            url = server._start_embedded(root if prepared is None else prepared.root)
+            url = server._start_embedded(root, begun or EmbeddedProcess())
         # Prefect's own clients send log records and events (which report the task runs) from threads. On exit, the process waits
         # for unsent ones: minutes if the server hangs.
         set_api_log_sink(server._logs.append)
@@ -149,41 +150,22 @@ class Server:
             client.create_logs({key: log[key] for key in log if key != _SIZE_KEY} for log in logs)
             del self._logs[: len(logs)]
 
-    def _start_embedded(self, root: Path) -> str:
+    def _start_embedded(self, root: Path, begun: EmbeddedProcess) -> str:
         """Starts a server without web page and schedules, and returns its URL.
 
         The server asks for a random password, because every user of this machine can connect to its port.
         """
         self.home = Home.of(root)
         settings = self.home.made()
-        # The server inherits the listening socket, so no other process can take the port, and early connections just wait.
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            # Set here because uvicorn takes a given socket for a Unix one, for which asyncio does not set it.
-            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            os.environ["PREFECT_API_AUTH_STRING"] = password = f"build:{secrets.token_urlsafe()}"
-            os.environ["PREFECT_API_URL"] = url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
-            self._said = tempfile.TemporaryFile()  # noqa: SIM115 — open until it has ended
-            self._process = subprocess.Popen(
-                command_of(
-                    "tokenmill.orchestration.embedded",
-                    str(listening.fileno()),
-                    str(self.home.path) if settings else ".",
-                ),
-                stdin=subprocess.PIPE,  # ends when this process does
-                stdout=subprocess.DEVNULL,
-                stderr=self._said,
-                pass_fds=[listening.fileno()],
-                start_new_session=True,  # Ctrl-C in the terminal must not end it: it still has to record the build's end
-                env={
-                    **os.environ,
-                    "PREFECT_UI_ENABLED": "0",
-                    "PREFECT_SERVER_API_AUTH_STRING": password,
-                    **settings,
-                },
-            )
+        self._makes_database = self.home.has_to_make_database()
+        os.environ["PREFECT_API_AUTH_STRING"] = password = f"build:{secrets.token_urlsafe()}"
+        os.environ["PREFECT_API_URL"] = begun.url
+        own = {"PREFECT_UI_ENABLED": "0", "PREFECT_SERVER_API_AUTH_STRING": password, **settings}
+        begun.serve(str(self.home.path) if settings else ".", {**os.environ, **own})
+        self._process = begun
         atexit.register(self._stop)
         refresh_global_settings_context()
-        return url
+        return begun.url
 
     def _wait(self) -> None:
         """Waits until an embedded server answers. Raises TokenmillError if it has ended."""
@@ -193,8 +175,7 @@ class Server:
             httpx.get(f"{os.environ['PREFECT_API_URL']}/health", timeout=_START_S_MAX)
         except httpx.HTTPError as error:
             self._stop()
-            self._said.seek(0)
-            said = self._said.read().decode("utf-8", "replace")
+            said = self._process.said()
             assert self.home is not None
             if other := _OTHER_REVISION.search(said):
                 raise self.home.other_revision(other[1]) from None
@@ -206,6 +187,8 @@ class Server:
                 "server in PREFECT_API_URL, or set run.engine: inline in params.yaml.",
                 code="TM703",
             ) from None
+        if self._makes_database and self.home is not None:
+            self.home.keep_database()
 
     def _send_rest(self) -> None:
         if not self.is_gone:
@@ -218,10 +201,8 @@ class Server:
 
     def _stop(self) -> None:
         """Ends an embedded server, which first records what it was sent. A signal meanwhile kills it at once."""
-        assert self._process is not None and self._process.stdin is not None
-        self._process.stdin.close()
+        assert self._process is not None
         try:
-            self._process.wait(_END_S_MAX)
+            self._process.end(_END_S_MAX)
         except (subprocess.TimeoutExpired, KeyboardInterrupt, Terminated):
-            self._process.kill()
-            self._process.wait()
+            self._process.end()

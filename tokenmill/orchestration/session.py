@@ -1,5 +1,7 @@
 """Runs a build from the command line as a run of the project's flow."""
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.layout import DVC_LOCK_FILE, STAGES
@@ -18,7 +20,7 @@ def run_in_flow(build: Build) -> list[StageSummary]:
     if build.stages[0] in STAGES:  # otherwise a project's own stage may have to make the documents first
         _ = build.shards  # missing documents are reported before a server is started
         if _has_to_run(build):
-            server = _start_server(build)  # it starts up while DVC looks at the files
+            server = start_server(build.root, build)  # it starts up while DVC looks at the files
     first = build.settle_first()
     if first is None:
         return build.summaries
@@ -26,7 +28,7 @@ def run_in_flow(build: Build) -> list[StageSummary]:
         from tokenmill.stages.mistakes import refuse_mistakes
 
         refuse_mistakes(build)
-    server = server or _start_server(build)
+    server = server or start_server(build.root, build)
     from tokenmill.orchestration.project_flows import load_flow
 
     arguments = (str(build.root), build.only, build.force, build.rehash)
@@ -49,8 +51,19 @@ def _has_to_run(build: Build) -> bool:
     return build.only is None and earlier != {shard.name: shard.n_bytes for shard in build.shards}
 
 
-def _start_server(build: Build) -> "Server":
-    load_settings()
-    from tokenmill.orchestration.server import Server
+def start_server(root: Path, prepared: Build | None = None) -> "Server":
+    """The server of the project at `root`, and of the build that the command line started, as `Server.start` makes it."""
+    from tokenmill.orchestration.embedded_process import EmbeddedProcess
 
-    return Server.start(build)
+    begun = (
+        None if "PREFECT_API_URL" in os.environ else EmbeddedProcess()
+    )  # it starts up while Prefect is imported here
+    try:
+        load_settings()
+        from tokenmill.orchestration.server import Server
+
+        return Server.start(prepared, root, begun)
+    except BaseException:
+        if begun:
+            begun.end()
+        raise
