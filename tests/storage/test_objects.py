@@ -73,6 +73,15 @@ def test_a_folder_is_listed_without_its_siblings(each_s3: pytest.MonkeyPatch) ->
     assert objects.list_folders("s3://bucket/p") == []
 
 
+def test_a_listing_that_goes_on_and_on_ends(each_s3: pytest.MonkeyPatch) -> None:
+    each_s3.setattr("tokenmill.storage.urls.N_LISTED_MAX", 2)
+    for key in ("p/a.txt", "p/b.txt", "p/c/d.txt"):
+        client().put_object(Bucket="bucket", Key=key, Body=b"x")
+    assert len(objects.list_objects("s3://bucket/p/c")) == 1
+    with pytest.raises(StorageError, match="s3://bucket/p: has more than 2 objects"):
+        objects.list_objects("s3://bucket/p")
+
+
 def test_a_large_file_goes_in_parts_with_metadata(each_s3: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "large"
     path.write_bytes(bytes(range(256)) * (140 << 10))  # 35 MiB, more than two parts

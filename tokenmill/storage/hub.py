@@ -9,7 +9,7 @@ from typing import Any
 
 from tokenmill.errors import PassingError, StorageError, TokenmillError
 from tokenmill.storage.object_errors import gone
-from tokenmill.storage.urls import StoredObject
+from tokenmill.storage.urls import StoredObject, bounded_listing
 from tokenmill_reader.urls import place
 
 _PASSING_STATUS = (408, 429, 500, 502, 503, 504)
@@ -25,7 +25,7 @@ def list_objects(prefix: str) -> list[StoredObject]:
         api = hub.HfApi()
         commit = api.dataset_info(name, revision=revision).sha
         found = api.list_repo_tree(name, where.key or None, recursive=True, revision=commit, repo_type="dataset")
-        files = [one for one in found if isinstance(one, hub.hf_api.RepoFile)]
+        files = [entry for entry in bounded_listing(prefix, found) if isinstance(entry, hub.hf_api.RepoFile)]
     except hub.errors.EntryNotFoundError:
         return []
     except _errors(hub) as error:

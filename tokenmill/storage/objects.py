@@ -7,12 +7,13 @@ no permission) or PassingError (an outage, after some tries), with the URL and w
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.errors import CorpusError
 from tokenmill.storage.object_errors import changed, storage_error
-from tokenmill.storage.urls import StoredObject
+from tokenmill.storage.urls import StoredObject, bounded_listing
 from tokenmill_reader.object_clients import bounded_bytes, client
 from tokenmill_reader.regular_files import READ_BYTES_MAX, words_of_large
 from tokenmill_reader.urls import place
@@ -33,8 +34,8 @@ def list_objects(prefix: str) -> list[StoredObject]:
     with _at(prefix) as (store, key):
         import obstore
 
-        pages = obstore.list(store, key or None)
-        return [_stored(f"{where.scheme}://{where.bucket}/{one['path']}", one) for page in pages for one in page]
+        entries = bounded_listing(prefix, chain.from_iterable(obstore.list(store, key or None)))
+        return [_stored(f"{where.scheme}://{where.bucket}/{entry['path']}", entry) for entry in entries]
 
 
 def list_folders(prefix: str) -> list[str]:

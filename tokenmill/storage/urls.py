@@ -1,9 +1,16 @@
 """The URLs of objects in object storage, without credentials."""
 
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
 import msgspec
 
-from tokenmill.errors import ParamsError
+from tokenmill.errors import ParamsError, StorageError
 from tokenmill_reader.shown import without_passwords
+
+N_LISTED_MAX = 1_000_000
+"""How many objects are listed below one folder, some 500 MB. A server can go on forever."""
+_Listed = TypeVar("_Listed")
 
 
 class StoredObject(msgspec.Struct, frozen=True):
@@ -18,6 +25,18 @@ class StoredObject(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return self.url
+
+
+def bounded_listing(folder: str, listed: Iterable[_Listed]) -> Iterator[_Listed]:
+    """The entries of a listing. Raises StorageError at the first one over N_LISTED_MAX."""
+    for n_before, entry in enumerate(listed):
+        if n_before == N_LISTED_MAX:
+            raise StorageError(
+                folder,
+                f"has more than {N_LISTED_MAX:,} objects.",
+                "Name a folder further down, or put them into fewer files.",
+            )
+        yield entry
 
 
 def refuse_password(where: str, text: str) -> None:
