@@ -6,6 +6,7 @@ import inspect
 import json
 import shutil
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from ruamel.yaml import YAML
 
 from tests.conftest import REPOSITORY, Project
 from tokenmill.layout import DOCUMENT_STAGES
-from tokenmill.pipeline.code_digest import AFTER_UNITS, READER, ROOMS, code_digest, output_digest
+from tokenmill.pipeline.code_digest import AFTER_UNITS, MODULES, READER, ROOMS, code_digest, output_digest, unit_modules
 from tokenmill.pipeline.normal_form import normal_form
 from tokenmill.project.parameters import keys, sections
 
@@ -28,6 +29,7 @@ FURTHER_CODE = b"\nFURTHER = 1\n"
 PROSE = b'\n# a comment\n"""A text that nobody reads."""\n'
 
 
+@cache
 def imported(module: Path) -> set[Path]:
     """The project's modules that a module imports, wherever in it."""
     names = set()
@@ -147,13 +149,32 @@ def before(package: Path) -> dict[str, str]:
     return digests
 
 
+CODE = {
+    path.relative_to(PACKAGE).as_posix()
+    for path in PACKAGE.rglob("*")
+    if path.suffix == ".py" or path.parent.name == "templates" or path.name == "transformers_classes.json"
+}
+ONE_OF_EACH_ROOM = {path.split("/")[0]: path for path in sorted(CODE)}
+
+
+def stages_of(path: str) -> set[str]:
+    """The stages that a file of the package decides."""
+    return {stage for stage in STAGES if path.split("/")[0] in ROOMS[stage] or path in modules_of(stage)}
+
+
+def test_the_units_of_a_stage_are_made_by_the_files_of_its_rooms_and_no_others() -> None:
+    found = {stage: {path.relative_to(PACKAGE).as_posix() for path in of_package(stage)} for stage in STAGES}
+    assert {path: {stage for stage in STAGES if path in found[stage]} for path in CODE} == {
+        path: stages_of(path) for path in CODE
+    }
+
+
+def of_package(stage: str) -> list[Path]:
+    return [path for path in unit_modules(stage) if path.is_relative_to(PACKAGE)]
+
+
 @pytest.mark.parametrize(
-    "path",
-    sorted(
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*")
-        if path.suffix == ".py" or path.parent.name == "templates" or path.name == "transformers_classes.json"
-    ),
+    "path", [*ONE_OF_EACH_ROOM.values(), *sorted({*MODULES} | {module_of(stage) for stage in STAGES})]
 )
 def test_code_changed_in_a_file_changes_the_digest_of_its_stages_and_no_others(
     package: Path, before: dict[str, str], path: str
@@ -162,8 +183,7 @@ def test_code_changed_in_a_file_changes_the_digest_of_its_stages_and_no_others(
     (package / path).write_bytes(ours + FURTHER_CODE)
     changed = {stage for stage in STAGES if code_digest.__wrapped__(stage, package) != before[stage]}
     (package / path).write_bytes(ours)
-    room = path.split("/")[0]
-    assert changed == {stage for stage in STAGES if room in ROOMS[stage] or path in modules_of(stage)}
+    assert changed == stages_of(path)
 
 
 def test_code_changed_in_the_report_makes_validate_stale_and_leaves_its_units_as_they_are(package: Path) -> None:

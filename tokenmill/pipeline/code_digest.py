@@ -84,16 +84,25 @@ def units_digest() -> str:
     return "-".join(code_digest(stage)[:16] for stage in DOCUMENT_STAGES)
 
 
+def unit_modules(stage: str, package: Path = _PACKAGE) -> list[Path]:
+    """The files whose code `code_digest` is over. `stage`: the name in dvc.yaml."""
+    return _modules(stage, ROOMS[stage], package)
+
+
 def _digest(stage: str, rooms: Sequence[str], package: Path, versions: Mapping[str, str] | None = None) -> str:
     found = libraries() if versions is None else versions
     digest = hashlib.sha256(" ".join([_core.CODE_HASH, *(found.get(name, "") for name in _LIBRARIES)]).encode())
+    for path, content in content_digests(_modules(stage, rooms, package), package).items():
+        digest.update(path.relative_to(package.parent).as_posix().encode() + b"\0" + content.encode())
+    return digest.hexdigest()
+
+
+def _modules(stage: str, rooms: Sequence[str], package: Path) -> list[Path]:
     modules = [package / name for name in MODULES]
     modules += list((package / "stages").glob(f"{stage.replace('-', '_')}*.py"))
     for room in rooms:
         modules += [path for suffix in _SUFFIXES for path in (package / room).rglob(f"*{suffix}")]
     reader = package.parent / "tokenmill_reader"
-    for one in READER[stage]:
-        modules += [reader / one] if one.endswith(".py") else list((reader / one).rglob("*.py"))
-    for path, content in content_digests(sorted(modules), package).items():
-        digest.update(path.relative_to(package.parent).as_posix().encode() + b"\0" + content.encode())
-    return digest.hexdigest()
+    for name in READER[stage]:
+        modules += [reader / name] if name.endswith(".py") else list((reader / name).rglob("*.py"))
+    return sorted(modules)
