@@ -19,7 +19,7 @@ from tests.conftest import Project
 from tokenmill.config.load_params import load_params
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import CorpusError, SpecialTokenError
-from tokenmill.pipeline.last_plan import compare, disk_used
+from tokenmill.pipeline.last_plan import compare, disk_used, shown
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.rates import keep_rates, read_rates
 from tokenmill.plan.costs import Costs
@@ -393,6 +393,13 @@ def test_a_plan_beside_an_outcome_says_what_is_in_its_range() -> None:
         ("documents", 4, False),
         ("seconds", None, None),
     ]
+
+
+@pytest.mark.parametrize(("found", "words"), [(2, "in range"), (4, "slower"), (0, "faster")])
+def test_seconds_outside_their_range_are_not_called_wrong(found: float, words: str) -> None:
+    plan = {"quantities": {name: {"low": 1, "point": 2, "high": 3} for name in ("seconds", "seconds count", "tokens")}}
+    rows = shown(compare(plan, {"seconds": found, "seconds count": found, "tokens": 4}))
+    assert [row[-1] for row in rows] == [words, words, "outside"]
 
 
 def test_a_rounded_number_is_in_its_range() -> None:

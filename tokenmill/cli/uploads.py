@@ -101,7 +101,7 @@ def _gc(asked: argparse.Namespace) -> Answer:
     n_bytes = sum(one.n_bytes for one in removed)
     lines = [
         *_rows(found),
-        f"{place}: {len(found):,} datasets and leftovers, {len(removed):,} of them to be removed, {size(n_bytes)}",
+        f"{place}: datasets and leftovers: {len(found):,}, to be removed: {len(removed):,}, {size(n_bytes)}",
     ]
     if removed:
         lines[-1] += ". They are removed." if asked.delete else ". To remove them, run it again with --delete."

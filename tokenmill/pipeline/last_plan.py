@@ -78,9 +78,19 @@ def shown(rows: Iterable[Compared]) -> list[tuple[str, ...]]:
     found = []
     for row in rows:
         numbers = (_number(row.quantity, n) for n in (row.low, row.point, row.high, row.found))
-        is_inside = {True: "in range", False: "outside", None: ""}[row.is_inside]
-        found.append((_NAMES.get(row.quantity, f"  {row.quantity.removeprefix('seconds ')}"), *numbers, is_inside))
+        found.append((_NAMES.get(row.quantity, f"  {row.quantity.removeprefix('seconds ')}"), *numbers, _verdict(row)))
     return found
+
+
+def _verdict(row: Compared) -> str:
+    """Whether what was found is in the range. Seconds outside it have other words: they tell of the machine, not of the data."""
+    if row.found is None or row.is_inside is None:
+        return ""
+    if row.is_inside:
+        return "in range"
+    if row.quantity.startswith("seconds"):
+        return "slower" if row.found > row.high else "faster"
+    return "outside"
 
 
 def _number(quantity: str, n: float | None) -> str:
