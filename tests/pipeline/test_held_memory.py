@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.builders.talks import TALKS, hold_talks, write_talks
+from tests.builders.talks import SPECIAL, TALKS, hold_talks, write_talks
 from tests.builders.units import SOURCE, documents_of, unit_of
 from tests.conftest import Project
 from tokenmill.chat import isolated
@@ -23,6 +23,7 @@ from tokenmill.dataset.group_keys import GroupKeys
 from tokenmill.errors import CorpusError
 from tokenmill.process_memory import resident_bytes
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.tokenizer.tokenizers_engine import TokenizersEngine
 
 LIMITS = Limits(BATCH_BYTES, BATCH_BYTES)
 LONG = "a" * (VALUE_BYTES_MAX + 1)
@@ -160,17 +161,39 @@ def test_a_library_that_would_take_too_much_memory_is_not_asked(tmp_path: Path) 
     assert tokenizer.memory_bytes("ab" * 100_000, 10**9) == tokenizer.memory_bytes("ab" * 100_000, 1) == 340 * 200_000
 
 
-def test_a_document_for_which_a_library_takes_too_much_memory_is_named(project: Project) -> None:
+@pytest.mark.parametrize("looked_at", ["encode", "first rows: reject", "first rows: chat", "first rows: chat, each"])
+def test_a_document_for_which_a_library_takes_too_much_memory_is_named(
+    project: Project, monkeypatch: pytest.MonkeyPatch, looked_at: str
+) -> None:
+    """Wherever a build encodes a document first, also in the look at the first documents before it."""
     from tokenizers import Regex, models, pre_tokenizers
     from tokenizers import Tokenizer as Library
 
+    ids_of = TokenizersEngine._ids
+
+    def ids_of_a_part(engine: TokenizersEngine, text: str) -> list[int]:
+        assert len(text) < 100_000
+        return ids_of(engine, text)
+
+    monkeypatch.setattr(TokenizersEngine, "_ids", ids_of_a_part)
     library = Library(models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
     library.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    library.add_special_tokens(SPECIAL)
     (project.root / "words").mkdir()
     library.save(str(project.root / "words/tokenizer.json"))
-    project.write("long.jsonl", ["ab" * 800_000])
+    for path in (project.root / "data/raw").iterdir():
+        path.unlink()
+    text = "ab" * 800_000
+    if "chat" in looked_at:
+        write_talks(project, "long.jsonl", [[("user", text), ("assistant", "ab")]])
+        chat = {"template": "chatml", "turns": "each" if "each" in looked_at else "together"}
+        project.set(source__messages_column="messages", encode__chat=chat)
+    else:
+        project.write("long.jsonl", [text])
+        project.set(encode__special_tokens_in_text="reject" if "reject" in looked_at else "as_text")
     project.set(tokenizer={"from": "words"}, encode__end_of_document=None, run__memory_mb_max=416, run__workers=1)
     done = project.cli("build")
     assert done.returncode == 2
     assert "long.jsonl, row 0: to encode this document the tokenizers library takes about 544 MB" in done.stderr
     assert "leaves 80 MB to a worker" in done.stderr
+    assert ("encode: started" in done.stderr) == (looked_at == "encode")

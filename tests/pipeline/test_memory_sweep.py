@@ -218,6 +218,7 @@ def problem(outcome: Outcome) -> str:
         ("a.jsonl.zst", "ids", "core", "chat"),
         ("a.json", "languages", "core", "text"),
         ("a.parquet", "groups", "tokenizers", "text"),
+        ("a.jsonl", "one long text", "tokenizers", "chat"),
         ("a.arrow", "kept columns", "characters", "text"),
     ],
 )

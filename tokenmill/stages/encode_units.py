@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,14 +31,14 @@ from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens_digest import TokensDigest
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts
-from tokenmill.errors import ChatError, CorpusError, SpecialTokenError
+from tokenmill.errors import ChatError, SpecialTokenError
 from tokenmill.formats.parquet import write_tokens
 from tokenmill.formats.tokens import id_type, rows, schema
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.unit_content import content
 from tokenmill.rounds import Task
 from tokenmill.stages.encode_chat import check_stopped, is_sure
-from tokenmill.stages.encoder import Encoder
+from tokenmill.stages.encoder import Encoder, check_encoding
 from tokenmill.stages.refusals import refused_in
 from tokenmill.storage.unit_store import UnitStore, unit_key
 
@@ -209,7 +210,7 @@ class UnitFiles:
         """The documents of the batch, usually all at once, with the texts that were encoded, their ids, and the loss masks of
         conversations."""
         encoder = self.encoder
-        self._check_memory(batch)
+        check_encoding(encoder.tokenizer, batch, self._limits, partial(self._place, batch))
         if encoder.chat is None:
             ids = encoder.tokenizer.encode_batch(
                 batch.texts, threads=1, begin_id=encoder.begin_id, end_id=encoder.end_id, special=self._special
@@ -224,21 +225,6 @@ class UnitFiles:
                 part = batch.slice(start, len(found.texts))
                 start += len(found.texts)
                 yield replace(part, texts=found.texts), found.input_ids, found.loss_mask
-
-    def _check_memory(self, batch: Batch) -> None:
-        """Raises CorpusError for a document for which the engine `tokenizers` would take too much memory."""
-        most, tokenizer = self._limits.encoding_bytes_max, self.encoder.tokenizer
-        if most is None or tokenizer.engine == "core":
-            return
-        for i, text in enumerate(batch.digested):
-            if (n_bytes := tokenizer.memory_bytes(text.as_py(), most)) > most:
-                raise CorpusError(
-                    self._place(batch, i),
-                    f"to encode this document the tokenizers library takes about {n_bytes / 1e6:,.0f} MB of memory; "
-                    f"run.memory_mb_max leaves {most / 1e6:,.0f} MB to a worker for one.",
-                    "Raise run.memory_mb_max, lower run.workers, or cut the document.",
-                    code="TM206",
-                )
 
     def _place(self, batch: Batch, i: int) -> str:
         """Names a document of a batch; none for one without documents."""

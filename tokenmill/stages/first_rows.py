@@ -36,6 +36,7 @@ from tokenmill.errors import (
     SpecialTokenError,
     UnitTimeoutError,
 )
+from tokenmill.stages.encoder import check_encoding
 from tokenmill.stages.refusals import refused_in
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
@@ -247,6 +248,8 @@ def _check_chat(shard: Shard, batch: Batch, wanted: Requirements) -> None:
     if wanted.chat is None or batch.messages is None:
         return
     first = batch.slice(0, _N_ENCODED)
+    if wanted.tokenizer is not None:
+        check_encoding(wanted.tokenizer, first, wanted.limits, partial(_place, shard, first))
     _core.deadline(wanted.seconds_max)
     try:
         first = next(wanted.chat.samples(first)).slice(0, _N_ENCODED)
@@ -270,11 +273,16 @@ def _check_rejected(shard: Shard, batch: Batch, wanted: Requirements) -> None:
         return
     if batch.messages is not None:
         return
+    check_encoding(wanted.tokenizer, batch, wanted.limits, partial(_place, shard, batch))
     try:
         wanted.tokenizer.encode_batch(batch.texts, threads=1, special="reject")
     except SpecialTokenError as error:
         row = batch.rows()[error.index].as_py()
-        raise SpecialTokenError(row, error.byte_offset, error.token, f"{shard.name}, row {row}") from None
+        raise SpecialTokenError(row, error.byte_offset, error.token, _place(shard, batch, error.index)) from None
+
+
+def _place(shard: Shard, batch: Batch, i: int) -> str:
+    return f"{shard.name}, row {batch.rows()[i].as_py()}"
 
 
 def _why_not_there(shard: Shard, column: str, limits: Limits) -> str | None:
