@@ -196,11 +196,11 @@ def test_a_list_of_dvc_that_was_cut_short_is_mended_without_a_trace_of_the_build
     project: Project, content: str
 ) -> None:
     (rwlock := project.root / ".dvc/tmp/rwlock").write_text(content, encoding="utf-8")
-    done = project.run("tokenmill", "build", "--only", "count")
+    done = project.cli("build", "--only", "count")
     assert (done.returncode, "DVC" in done.stderr) == (0, False), done.stderr
     rwlock.write_text(content, encoding="utf-8")
     for command in ("status", "doctor"):
-        assert "JSON" not in (done := project.run("tokenmill", command)).stdout + done.stderr
+        assert "JSON" not in (done := project.cli(command)).stdout + done.stderr
         assert not rwlock.exists() or rwlock.read_text(encoding="utf-8") != content
         rwlock.write_text(content, encoding="utf-8")
 
