@@ -50,8 +50,9 @@ test-surroundings: setup ## builds with proxies, variables, names and folders th
 test-memory: setup ## the memory of builds over all formats, columns, engines and limits (hours; CELLS="416 core": some)
 	@$(BIN)/python -m tests.pipeline.test_memory_sweep $(CELLS)
 
-snapshots: setup ## writes again what tokenizers and chat templates give (tests/snapshots, tests/chat): review the changes in git
+snapshots: setup ## writes again what tokenizers, chat templates and builds give (tests/snapshots, tests/chat, tests/golden): review the changes in git
 	@$(BIN)/python -m tests.snapshots.test_snapshots
+	@$(BIN)/python -m tests.golden.test_golden
 	@$(BIN)/python -m tests.chat.test_families
 
 test-faults: setup ## builds under faults of the machine: killed, failing calls, full disk, bad inputs (hours; MODES="errors order": some)
