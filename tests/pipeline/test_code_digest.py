@@ -209,6 +209,31 @@ def test_prose_changed_in_every_file_changes_no_digest(package: Path) -> None:
     assert after == before
 
 
+def test_a_module_that_moves_changes_no_digest_and_a_template_with_another_name_does(package: Path) -> None:
+    def digests() -> dict[str, str]:
+        return {stage: output_digest.__wrapped__(stage, package) for stage in STAGES}
+
+    before = digests()
+    users = {path: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    for path, text in users.items():
+        path.write_text(
+            text.replace("tokenmill.counts.table import", "tokenmill.counts.moved import"), encoding="utf-8"
+        )
+    (package / "counts/table.py").rename(package / "counts/moved.py")
+    assert digests() == before
+    (package / "counts/moved.py").rename(package / "counts/table.py")
+    for path, text in users.items():
+        path.write_text(text, encoding="utf-8")
+    template = package / "chat/templates/chatml.jinja"
+    template.rename(template.with_name("other.jinja"))
+    assert {stage for stage, digest in digests().items() if digest != before[stage]} == {
+        "train-vocab",
+        "encode",
+        "validate",
+    }
+    template.with_name("other.jinja").rename(template)
+
+
 def test_the_normal_form_of_code_has_no_prose_and_is_the_same_in_every_python() -> None:
     plain = "class A:\n    n: int = 1\n    def twice(self, by): return f'{self.n * by:>3}'\n"
     mended = (
@@ -218,6 +243,9 @@ def test_the_normal_form_of_code_has_no_prose_and_is_the_same_in_every_python() 
     assert normal_form(mended) == normal_form(plain)
     for other in (("int", "float"), ("= 1", "= 2"), ("twice", "double"), (">3", ">4"), ("return ", "")):
         assert normal_form(plain.replace(*other)) != normal_form(plain), other
+    assert normal_form("from tokenmill.a import b, c\nb(c)") == normal_form("from tokenmill_reader.d import b\nb(c)")
+    for other in ("from json import b\nb(c)", "from tokenmill.a import e as b, c\nb(c)"):
+        assert normal_form(other) != normal_form("from tokenmill.a import b, c\nb(c)")
     assert normal_form("def f(n: int): n += 1") == (
         "Module ( body= [ FunctionDef ( name= 'f' args= arguments ( args= [ arg ( arg= 'n' ) ] ) body= [ AugAssign ( "
         "target= Name ( id= 'n' ctx= Store ( ) ) op= Add ( ) value= Constant ( value= 1 ) ) ] ) ] )"

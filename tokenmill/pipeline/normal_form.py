@@ -17,6 +17,7 @@ _WITHOUT_EFFECT: dict[type[ast.AST], tuple[str, ...]] = {
     ast.Constant: ("kind",),
 }
 """The fields of the syntax tree that do not change what code does."""
+_OURS = ("tokenmill", "tokenmill_reader")
 
 
 def content_digests(paths: Iterable[Path], package: Path) -> dict[Path, str]:
@@ -63,7 +64,8 @@ def _maker() -> str:
 
 
 def normal_form(source: str) -> str:
-    """Python source text as its syntax tree, without comments, docstrings and the annotations of functions.
+    """Python source text as its syntax tree, without comments, docstrings, the annotations of functions, and imports from packages
+    of ours: where a module lies changes nothing of what it does. Imports under another name stay, without the module.
 
     Annotations of classes stay, because they declare the fields of records. Every Python from 3.11 on gives the same form: fields
     of the tree that are empty are left out, since a later Python adds some.
@@ -74,7 +76,11 @@ def normal_form(source: str) -> str:
 
 
 def _write(value: object, words: list[str]) -> None:
-    if isinstance(value, ast.AST):
+    if isinstance(value, ast.ImportFrom) and (value.module or "").split(".")[0] in _OURS:
+        for alias in value.names:
+            if alias.asname is not None:
+                _write(alias, words)
+    elif isinstance(value, ast.AST):
         words += [type(value).__name__, "("]
         for name, field in ast.iter_fields(value):
             if field not in (None, []) and name not in _WITHOUT_EFFECT.get(type(value), ()):
