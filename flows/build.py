@@ -6,9 +6,7 @@ from tasks.count import count
 from tasks.encode import encode
 from tasks.train_vocab import train_vocab
 from tasks.validate import validate
-from tokenmill.orchestration.flow_runs import FLOW, build_name, run_build
-from tokenmill.pipeline.build import Build
-from tokenmill.summary import StageSummary
+from tokenmill.flow import FLOW, Build, StageSummary, build_name, run_build
 
 
 def stages(build: Build) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from prefect import flow
 
 from tasks.publish import check, push_data, set_tags
-from tokenmill.pipeline.alone import alone
+from tokenmill.flow import alone
 
 
 @flow(name="tokenmill-publish", flow_run_name="publish {reference}", persist_result=False)

@@ -3,7 +3,7 @@
 from prefect import State, flow
 
 from flows.build import stages
-from tokenmill.orchestration.flow_runs import FLOW, run_refresh, tell_of_failure
+from tokenmill.flow import FLOW, run_refresh, tell_of_failure
 
 
 @flow(

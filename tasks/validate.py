@@ -4,10 +4,7 @@ from typing import Any
 
 from prefect import State, task
 
-from tokenmill.orchestration.prefect_tasks import STAGE_TASK, PrefectTasks, run_batch
-from tokenmill.pipeline.build import Build
-from tokenmill.pipeline.task_batches import TaskBatch
-from tokenmill.stages import recipe
+from tokenmill.flow import STAGE_TASK, Build, PrefectTasks, TaskBatch, recipe, run_batch
 
 
 @task(name="validate", **STAGE_TASK)

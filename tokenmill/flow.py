@@ -1,0 +1,55 @@
+"""What the flows and tasks of a project import. The modules that have these names, too, stay where they are until 1.0."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tokenmill.orchestration.flow_runs import FLOW, build_name, run_build, run_refresh, tell_of_failure
+    from tokenmill.orchestration.prefect_tasks import STAGE_TASK, OneTask, PrefectTasks, run_batch
+    from tokenmill.pipeline.alone import alone
+    from tokenmill.pipeline.build import Build
+    from tokenmill.pipeline.task_batches import TaskBatch
+    from tokenmill.stages import publish as publish_steps
+    from tokenmill.stages import recipe
+    from tokenmill.summary import StageSummary
+    from tokenmill.versioning.publish import Publication
+
+__all__ = [
+    "FLOW",
+    "STAGE_TASK",
+    "Build",
+    "OneTask",
+    "PrefectTasks",
+    "Publication",
+    "StageSummary",
+    "TaskBatch",
+    "alone",
+    "build_name",
+    "publish_steps",
+    "recipe",
+    "run_batch",
+    "run_build",
+    "run_refresh",
+    "tell_of_failure",
+]
+
+_HOMES = {
+    "tokenmill.orchestration.flow_runs": ("FLOW", "build_name", "run_build", "run_refresh", "tell_of_failure"),
+    "tokenmill.orchestration.prefect_tasks": ("STAGE_TASK", "OneTask", "PrefectTasks", "run_batch"),
+    "tokenmill.pipeline.alone": ("alone",),
+    "tokenmill.pipeline.build": ("Build",),
+    "tokenmill.pipeline.task_batches": ("TaskBatch",),
+    "tokenmill.summary": ("StageSummary",),
+    "tokenmill.versioning.publish": ("Publication",),
+}
+_MODULES = {"publish_steps": "tokenmill.stages.publish", "recipe": "tokenmill.stages.recipe"}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a name when it is first used: a worker, which imports the tasks, needs half of what is behind these names."""
+    if name in _MODULES:
+        return import_module(_MODULES[name])
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module 'tokenmill.flow' has no attribute {name!r}")
+    return getattr(import_module(home), name)
