@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.builders import character_tokenizers
 from tests.builders.talks import SPECIAL, TALKS, hold_talks, write_talks
 from tests.builders.units import SOURCE, documents_of, unit_of
 from tests.conftest import Project
@@ -159,6 +160,16 @@ def test_a_library_that_would_take_too_much_memory_is_not_asked(tmp_path: Path) 
     tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
     assert tokenizer.engine == "tokenizers"
     assert tokenizer.memory_bytes("ab" * 100_000, 10**9) == tokenizer.memory_bytes("ab" * 100_000, 1) == 340 * 200_000
+    assert tokenizer.memory_bytes("ab" * 100_000, 1, with_spans=True) == 450 * 200_000
+
+
+def test_a_library_that_gives_spans_alone_is_asked_for_conversations_alone(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(character_tokenizers.document()), encoding="utf-8")
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert tokenizer.engine == "core" and tokenizer.model is None
+    n_tokens = len(tokenizer.encode("ab " * 1000))
+    assert tokenizer.memory_bytes("ab " * 1000, 1) == 0
+    assert tokenizer.memory_bytes("ab " * 1000, 1, with_spans=True) == 450 * n_tokens
 
 
 @pytest.mark.parametrize("looked_at", ["encode", "first rows: reject", "first rows: chat", "first rows: chat, each"])
@@ -194,6 +205,7 @@ def test_a_document_for_which_a_library_takes_too_much_memory_is_named(
     project.set(tokenizer={"from": "words"}, encode__end_of_document=None, run__memory_mb_max=416, run__workers=1)
     done = project.cli("build")
     assert done.returncode == 2
-    assert "long.jsonl, row 0: to encode this document the tokenizers library takes about 544 MB" in done.stderr
+    n_mb = 720 if "chat" in looked_at else 544
+    assert f"long.jsonl, row 0: to encode this document the tokenizers library takes about {n_mb} MB" in done.stderr
     assert "leaves 80 MB to a worker" in done.stderr
     assert ("encode: started" in done.stderr) == (looked_at == "encode")

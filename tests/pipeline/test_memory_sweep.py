@@ -219,6 +219,7 @@ def problem(outcome: Outcome) -> str:
         ("a.json", "languages", "core", "text"),
         ("a.parquet", "groups", "tokenizers", "text"),
         ("a.jsonl", "one long text", "tokenizers", "chat"),
+        ("a.jsonl", "one long text", "characters", "chat"),
         ("a.arrow", "kept columns", "characters", "text"),
     ],
 )

@@ -35,13 +35,13 @@ class Encoder(NamedTuple):
 
 
 def check_encoding(tokenizer: Tokenizer, batch: Batch, limits: Limits, place: Callable[[int], str]) -> None:
-    """Raises CorpusError for a document of a batch for which the engine `tokenizers` would take too much memory. `place`: gives the
-    name of a document by its number in the batch."""
-    most = limits.encoding_bytes_max
-    if most is None or tokenizer.engine == "core":
+    """Raises CorpusError for a document of a batch for which the tokenizers library would take too much memory: where it encodes,
+    and for the masks of conversations. `place`: gives the name of a document by its number in the batch."""
+    most, with_spans = limits.encoding_bytes_max, batch.messages is not None
+    if most is None or not tokenizer.asks_library(with_spans):
         return
     for i, text in enumerate(batch.digested):
-        if (n_bytes := tokenizer.memory_bytes(text.as_py(), most)) > most:
+        if (n_bytes := tokenizer.memory_bytes(text.as_py(), most, with_spans)) > most:
             raise CorpusError(
                 place(i),
                 f"to encode this document the tokenizers library takes about {n_bytes / 1e6:,.0f} MB of memory; "

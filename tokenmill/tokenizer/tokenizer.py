@@ -220,11 +220,17 @@ class Tokenizer:
                 "", f"the text has a lone surrogate at character {error.start}.", "Decode it with errors='replace'."
             ) from None
 
-    def memory_bytes(self, text: str, enough: int) -> int:
+    def memory_bytes(self, text: str, enough: int, with_spans: bool = False) -> int:
         """The memory that the library behind the engine takes to encode a text, in bytes; at most, if that is less than `enough`.
-        The core takes little beyond the text and its ids, and this gives 0 for it. Raises TokenizerError for a text that cannot be
-        encoded."""
-        return 0 if self.engine == "core" else self._engine.memory_bytes(text, enough)  # type: ignore[attr-defined]
+        The core takes little beyond the text and its ids, and this gives 0 for it. `with_spans`: also for `character_spans`, which
+        the library gives for each tokenizer without a `model`. Raises TokenizerError for a text that cannot be encoded."""
+        if not self.asks_library(with_spans):
+            return 0
+        return self._engine.memory_bytes(text, enough, with_spans)  # type: ignore[attr-defined,no-any-return]
+
+    def asks_library(self, with_spans: bool) -> bool:
+        """Whether the tokenizers library encodes texts, or, `with_spans`, says which characters their tokens cover."""
+        return self.engine != "core" or (with_spans and self._model is None)
 
     def encode_batch(
         self,
