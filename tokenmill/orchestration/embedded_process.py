@@ -18,7 +18,7 @@ class EmbeddedProcess:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             # Set here because uvicorn takes a given socket for a Unix one, for which asyncio does not set it.
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
+            self.url: str = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
             self._said = tempfile.TemporaryFile()  # noqa: SIM115 — open until it has ended
             self._process = subprocess.Popen(
                 command_of("tokenmill.orchestration.embedded", str(listening.fileno())),
