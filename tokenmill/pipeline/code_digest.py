@@ -3,7 +3,8 @@
 A stage depends on whole rooms, the folders of tokenmill/ that decide bytes, on its own modules in tokenmill/stages/, whose names
 begin with the stage's, on a module of config/ that decides bytes, and on what it shares with the reader of datasets. The rest
 decides how a build runs but not what it makes, so a change there makes no output stale. Nor does a mended comment, docstring or
-test, because the digest is over the code alone, nor a module that moves inside of these rooms.
+test, because the digest is over the code alone, nor a module that moves to
+another folder of these rooms.
 """
 
 import functools
@@ -93,14 +94,9 @@ def _digest(stage: str, rooms: Sequence[str], package: Path, versions: Mapping[s
     found = libraries() if versions is None else versions
     digest = hashlib.sha256(" ".join([_core.CODE_HASH, *(found.get(name, "") for name in _LIBRARIES)]).encode())
     contents = content_digests(_modules(stage, rooms, package), package)
-    for name, content in sorted((_deciding_name(path), content) for path, content in contents.items()):
+    for name, content in sorted((path.name, content) for path, content in contents.items()):
         digest.update(name.encode() + b"\0" + content.encode())
     return digest.hexdigest()
-
-
-def _deciding_name(path: Path) -> str:
-    """The name by which a file is found, as a chat template; empty for a module, which makes the same bytes wherever it lies."""
-    return "" if path.suffix == ".py" else path.name
 
 
 def _modules(stage: str, rooms: Sequence[str], package: Path) -> list[Path]:

@@ -64,8 +64,8 @@ def _maker() -> str:
 
 
 def normal_form(source: str) -> str:
-    """Python source text as its syntax tree, without comments, docstrings, the annotations of functions, and imports from packages
-    of ours: where a module lies changes nothing of what it does. Imports under another name stay, without the module.
+    """Python source text as its syntax tree, without comments, docstrings, the annotations of functions, and the folders of
+    modules of ours that are imported, which change nothing of what they do.
 
     Annotations of classes stay, because they declare the fields of records. Every Python from 3.11 on gives the same form: fields
     of the tree that are empty are left out, since a later Python adds some.
@@ -75,12 +75,20 @@ def normal_form(source: str) -> str:
     return " ".join(words)
 
 
+def _is_of_ours(value: object) -> bool:
+    return isinstance(value, ast.ImportFrom) and (value.module or "").split(".")[0] in _OURS
+
+
+def _imported(value: object) -> list[str]:
+    """What a statement imports from a module of ours: the module's name without its folder, each name in it, and its name here."""
+    if not isinstance(value, ast.ImportFrom) or not _is_of_ours(value):
+        return []
+    module = (value.module or "").rpartition(".")[2]
+    return [f"{module}:{alias.name}:{alias.asname or alias.name}" for alias in value.names]
+
+
 def _write(value: object, words: list[str]) -> None:
-    if isinstance(value, ast.ImportFrom) and (value.module or "").split(".")[0] in _OURS:
-        for alias in value.names:
-            if alias.asname is not None:
-                _write(alias, words)
-    elif isinstance(value, ast.AST):
+    if isinstance(value, ast.AST):
         words += [type(value).__name__, "("]
         for name, field in ast.iter_fields(value):
             if field not in (None, []) and name not in _WITHOUT_EFFECT.get(type(value), ()):
@@ -89,7 +97,10 @@ def _write(value: object, words: list[str]) -> None:
         words.append(")")
     elif isinstance(value, list):
         words.append("[")
+        words += sorted(name for one in value for name in _imported(one))
         for one in value:
+            if _is_of_ours(one):
+                continue
             if not (
                 isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)
             ):
