@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tokenizers import Regex, models, pre_tokenizers
+from tokenizers import Tokenizer as Library
 
 from tests.builders import character_tokenizers
 from tests.builders.talks import SPECIAL, TALKS, hold_talks, write_talks
@@ -151,16 +153,14 @@ def test_a_conversation_of_which_a_template_makes_too_much_is_named(project: Pro
 
 
 def test_a_library_that_would_take_too_much_memory_is_not_asked(tmp_path: Path) -> None:
-    from tokenizers import Regex, models, pre_tokenizers
-    from tokenizers import Tokenizer as Library
-
     library = Library(models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
     library.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
     library.save(str(tmp_path / "tokenizer.json"))
     tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
     assert tokenizer.engine == "tokenizers"
-    assert tokenizer.memory_bytes("ab" * 100_000, 10**9) == tokenizer.memory_bytes("ab" * 100_000, 1) == 340 * 200_000
-    assert tokenizer.memory_bytes("ab" * 100_000, 1, with_spans=True) == 450 * 200_000
+    text = "ab" * 100_000
+    assert tokenizer.memory_bytes(text, 10**9, False) == tokenizer.memory_bytes(text, 1, False) == 340 * 200_000
+    assert tokenizer.memory_bytes(text, 1, True) == 450 * 200_000
 
 
 def test_a_library_that_gives_spans_alone_is_asked_for_conversations_alone(tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ def test_a_library_that_gives_spans_alone_is_asked_for_conversations_alone(tmp_p
     tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
     assert tokenizer.engine == "core" and tokenizer.model is None
     n_tokens = len(tokenizer.encode("ab " * 1000))
-    assert tokenizer.memory_bytes("ab " * 1000, 1) == 0
-    assert tokenizer.memory_bytes("ab " * 1000, 1, with_spans=True) == 450 * n_tokens
+    assert tokenizer.memory_bytes("ab " * 1000, 1, False) == 0
+    assert tokenizer.memory_bytes("ab " * 1000, 1, True) == 450 * n_tokens
 
 
 @pytest.mark.parametrize("looked_at", ["encode", "first rows: reject", "first rows: chat", "first rows: chat, each"])
@@ -177,9 +177,6 @@ def test_a_document_for_which_a_library_takes_too_much_memory_is_named(
     project: Project, monkeypatch: pytest.MonkeyPatch, looked_at: str
 ) -> None:
     """Wherever a build encodes a document first, also in the look at the first documents before it."""
-    from tokenizers import Regex, models, pre_tokenizers
-    from tokenizers import Tokenizer as Library
-
     ids_of = TokenizersEngine._ids
 
     def ids_of_a_part(engine: TokenizersEngine, text: str) -> list[int]:
@@ -209,3 +206,27 @@ def test_a_document_for_which_a_library_takes_too_much_memory_is_named(
     assert f"long.jsonl, row 0: to encode this document the tokenizers library takes about {n_mb} MB" in done.stderr
     assert "leaves 80 MB to a worker" in done.stderr
     assert ("encode: started" in done.stderr) == (looked_at == "encode")
+
+
+@pytest.mark.parametrize("chat", [{"mask": "none"}, {"turns": "each"}])
+def test_a_conversation_of_which_no_large_part_is_encoded_with_spans_is_built(project: Project, chat: Any) -> None:
+    """With mask: none nobody asks for spans, and with turns: each no sample has the message behind the last answer."""
+    document = character_tokenizers.document()
+    library = Library.from_str(json.dumps(document))
+    library.add_special_tokens(SPECIAL)
+    (project.root / "words").mkdir()
+    library.save(str(project.root / "words/tokenizer.json"))
+    for path in (project.root / "data/raw").iterdir():
+        path.unlink()
+    talk = [("user", "ab"), ("assistant", "ab"), ("user", "ab " * 300_000)]
+    write_talks(project, "long.jsonl", [talk])
+    project.set(
+        tokenizer={"from": "words"},
+        source__messages_column="messages",
+        encode__chat={"template": "chatml", "stop_token": "unchecked", **chat},
+        encode__end_of_document=None,
+        run__memory_mb_max=416,
+        run__workers=1,
+    )
+    done = project.cli("build")
+    assert done.returncode == 0, done.stderr

@@ -88,6 +88,8 @@ class ChatEncoder:
         )
         self.writes_special: bool = any(is_written(text, written) for text in tokenizer.special_tokens)
         """Whether the template seems to write special tokens."""
+        self.asks_spans: bool = settings.mask != "none"
+        """Whether masks may depend on the characters that tokens cover."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the arguments; another process makes the encoder from them once."""

@@ -210,7 +210,7 @@ class UnitFiles:
         """The documents of the batch, usually all at once, with the texts that were encoded, their ids, and the loss masks of
         conversations."""
         encoder = self.encoder
-        check_encoding(encoder.tokenizer, batch, self._limits, partial(self._place, batch))
+        check_encoding(encoder.tokenizer, encoder.chat, batch, self._limits, partial(self._place, batch))
         if encoder.chat is None:
             ids = encoder.tokenizer.encode_batch(
                 batch.texts, threads=1, begin_id=encoder.begin_id, end_id=encoder.end_id, special=self._special

@@ -34,10 +34,13 @@ class Encoder(NamedTuple):
         return None if self.entry is None else self.entry.turns
 
 
-def check_encoding(tokenizer: Tokenizer, batch: Batch, limits: Limits, place: Callable[[int], str]) -> None:
+def check_encoding(
+    tokenizer: Tokenizer, chat: ChatEncoder | None, batch: Batch, limits: Limits, place: Callable[[int], str]
+) -> None:
     """Raises CorpusError for a document of a batch for which the tokenizers library would take too much memory: where it encodes,
-    and for the masks of conversations. `place`: gives the name of a document by its number in the batch."""
-    most, with_spans = limits.encoding_bytes_max, batch.messages is not None
+    and for the masks of conversations. `chat`: the encoder of conversations; None for texts. `place`: gives the name of a document
+    by its number in the batch."""
+    most, with_spans = limits.encoding_bytes_max, chat is not None and chat.asks_spans
     if most is None or not tokenizer.asks_library(with_spans):
         return
     for i, text in enumerate(batch.digested):

@@ -245,14 +245,13 @@ def _check_kept(shard: Shard, batch: Batch, wanted: Requirements) -> None:
 
 def _check_chat(shard: Shard, batch: Batch, wanted: Requirements) -> None:
     """Raises CorpusError if the chat template refuses one of the first conversations."""
-    if wanted.chat is None or batch.messages is None:
+    if wanted.tokenizer is None or wanted.chat is None or batch.messages is None:
         return
     first = batch.slice(0, _N_ENCODED)
-    if wanted.tokenizer is not None:
-        check_encoding(wanted.tokenizer, first, wanted.limits, partial(_place, shard, first))
     _core.deadline(wanted.seconds_max)
     try:
         first = next(wanted.chat.samples(first)).slice(0, _N_ENCODED)
+        check_encoding(wanted.tokenizer, wanted.chat, first, wanted.limits, partial(_place, shard, first))
         wanted.chat.encode_batch(first.messages)
     except ChatError as error:
         raise refused_in(wanted.chat, first, shard.name, error) from None
@@ -273,7 +272,7 @@ def _check_rejected(shard: Shard, batch: Batch, wanted: Requirements) -> None:
         return
     if batch.messages is not None:
         return
-    check_encoding(wanted.tokenizer, batch, wanted.limits, partial(_place, shard, batch))
+    check_encoding(wanted.tokenizer, None, batch, wanted.limits, partial(_place, shard, batch))
     try:
         wanted.tokenizer.encode_batch(batch.texts, threads=1, special="reject")
     except SpecialTokenError as error:

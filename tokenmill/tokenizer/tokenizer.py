@@ -220,7 +220,7 @@ class Tokenizer:
                 "", f"the text has a lone surrogate at character {error.start}.", "Decode it with errors='replace'."
             ) from None
 
-    def memory_bytes(self, text: str, enough: int, with_spans: bool = False) -> int:
+    def memory_bytes(self, text: str, enough: int, with_spans: bool) -> int:
         """The memory that the library behind the engine takes to encode a text, in bytes; at most, if that is less than `enough`.
         The core takes little beyond the text and its ids, and this gives 0 for it. `with_spans`: also for `character_spans`, which
         the library gives for each tokenizer without a `model`. Raises TokenizerError for a text that cannot be encoded."""

@@ -84,7 +84,7 @@ class TokenizersEngine:
         self._check(ids, text)
         return ids
 
-    def memory_bytes(self, text: str, enough: int, with_spans: bool = False) -> int:
+    def memory_bytes(self, text: str, enough: int, with_spans: bool) -> int:
         """The memory that encoding a text takes, in bytes. It is counted in pieces if `enough` could be too little. `with_spans`:
         also for `spans`, which are asked for afterwards."""
         token_bytes = _SPAN_BYTES if with_spans else _TOKEN_BYTES
