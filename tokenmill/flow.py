@@ -34,13 +34,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "tokenmill.orchestration.flow_runs": ("FLOW", "build_name", "run_build", "run_refresh", "tell_of_failure"),
-    "tokenmill.orchestration.prefect_tasks": ("STAGE_TASK", "OneTask", "PrefectTasks", "run_batch"),
-    "tokenmill.pipeline.alone": ("alone",),
-    "tokenmill.pipeline.build": ("Build",),
-    "tokenmill.pipeline.task_batches": ("TaskBatch",),
-    "tokenmill.summary": ("StageSummary",),
-    "tokenmill.versioning.publish": ("Publication",),
+    "FLOW": "tokenmill.orchestration.flow_runs",
+    "STAGE_TASK": "tokenmill.orchestration.prefect_tasks",
+    "Build": "tokenmill.pipeline.build",
+    "OneTask": "tokenmill.orchestration.prefect_tasks",
+    "PrefectTasks": "tokenmill.orchestration.prefect_tasks",
+    "Publication": "tokenmill.versioning.publish",
+    "StageSummary": "tokenmill.summary",
+    "TaskBatch": "tokenmill.pipeline.task_batches",
+    "alone": "tokenmill.pipeline.alone",
+    "build_name": "tokenmill.orchestration.flow_runs",
+    "run_batch": "tokenmill.orchestration.prefect_tasks",
+    "run_build": "tokenmill.orchestration.flow_runs",
+    "run_refresh": "tokenmill.orchestration.flow_runs",
+    "tell_of_failure": "tokenmill.orchestration.flow_runs",
 }
 _MODULES = {"publish_steps": "tokenmill.stages.publish", "recipe": "tokenmill.stages.recipe"}
 
@@ -48,8 +55,10 @@ _MODULES = {"publish_steps": "tokenmill.stages.publish", "recipe": "tokenmill.st
 def __getattr__(name: str) -> Any:
     """Imports a name when it is first used: a worker, which imports the tasks, needs half of what is behind these names."""
     if name in _MODULES:
-        return import_module(_MODULES[name])
-    home = next((home for home, names in _HOMES.items() if name in names), None)
-    if home is None:
+        value = import_module(_MODULES[name])
+    elif name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    else:
         raise AttributeError(f"module 'tokenmill.flow' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    globals()[name] = value
+    return value
