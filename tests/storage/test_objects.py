@@ -78,7 +78,7 @@ def test_a_listing_that_goes_on_and_on_ends(each_s3: pytest.MonkeyPatch) -> None
     for key in ("p/a.txt", "p/b.txt", "p/c/d.txt"):
         client().put_object(Bucket="bucket", Key=key, Body=b"x")
     assert len(objects.list_objects("s3://bucket/p/c")) == 1
-    with pytest.raises(StorageError, match="s3://bucket/p: has more than 2 objects"):
+    with pytest.raises(StorageError, match="s3://bucket/p: has more than 2 files below it"):
         objects.list_objects("s3://bucket/p")
 
 

@@ -23,7 +23,7 @@ def list_objects(prefix: str) -> list[StoredObject]:
     hub = _hub(prefix)
     try:
         api = hub.HfApi()
-        commit = api.dataset_info(name, revision=revision).sha
+        commit = api.dataset_info(name, revision=revision, expand=["sha"]).sha
         found = api.list_repo_tree(name, where.key or None, recursive=True, revision=commit, repo_type="dataset")
         files = [entry for entry in bounded_listing(prefix, found) if isinstance(entry, hub.hf_api.RepoFile)]
     except hub.errors.EntryNotFoundError:

@@ -33,8 +33,8 @@ def bounded_listing(folder: str, listed: Iterable[_Listed]) -> Iterator[_Listed]
         if n_before == N_LISTED_MAX:
             raise StorageError(
                 folder,
-                f"has more than {N_LISTED_MAX:,} objects.",
-                "Name a folder further down, or put them into fewer files.",
+                f"has more than {N_LISTED_MAX:,} files below it.",
+                "Name a folder further down, with the files of documents alone.",
             )
         yield entry
 
