@@ -245,7 +245,8 @@ print(server.outcome)
 
 def test_a_command_that_fails_after_its_server_went_away_ends_with_its_own_code(home: dict[str, str]) -> None:
     code = """
-import os, signal, sys
+import os, sys
+from pathlib import Path
 from tokenmill.orchestration.settings import quiet_environment
 quiet_environment()
 from prefect import flow, task
@@ -253,7 +254,7 @@ from prefect.events.worker import EventsWorker
 from tokenmill.cli import main as cli
 from tokenmill.__main__ import program
 from tokenmill.errors import TokenmillError
-from tokenmill.orchestration.server import Server
+from tokenmill.orchestration.session import start_server
 from tokenmill.orchestration.watch import watched
 @task
 def nothing():
@@ -263,14 +264,14 @@ def work():
     with watched() as work:
         nothing()
         EventsWorker.instance().wait_until_empty()
-        server._process.end()
+        server._process.kill()
         for _ in range(100):  # of whose events Prefect would tell the server at the end, each for some seconds
             nothing()
         work.result = "done"
     return work.result
 def build(_):
     global server
-    server = Server.start()
+    server = start_server(Path())
     with server.serving():
         work()
     assert server.outcome == "done"

@@ -12,7 +12,7 @@ from pytest import MonkeyPatch
 
 from tests.builders.prefect_server import Server, prefect_home, recorded_runs
 from tests.conftest import Project
-from tokenmill.orchestration.home import Home
+from tokenmill.orchestration.home import Home, _copy_database
 
 pytestmark = pytest.mark.slow
 
@@ -68,6 +68,24 @@ def test_a_database_that_a_server_made_is_kept_for_further_projects(
     assert revision(home.path / "prefect.db") == revision(prefect_database)
     with closing(sqlite3.connect(home.path / "prefect.db")) as connection:
         assert connection.execute("select count(*) from flow_run").fetchall() == [(0,)]
+    assert [path.name for path in (*kept.parent.iterdir(), *home.path.iterdir())] == [kept.name, "prefect.db"]
+
+
+def test_a_database_with_records_is_not_kept_and_one_that_is_there_stays(
+    tmp_path: Path, prefect_database: Path
+) -> None:
+    home = Home(prefect_home(tmp_path / "home", prefect_database), is_own=True)
+    with MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        with closing(sqlite3.connect(home.path / "prefect.db")) as connection:
+            connection.execute("insert into configuration (id, key, value) values ('1', 'ENCRYPTION_KEY', '{}')")
+            connection.commit()
+        home.keep_database()
+        [folder] = tmp_path.glob("tokenmill/prefect")
+        assert [*folder.iterdir()] == [] and folder.stat().st_mode & 0o077 == 0
+        content = (home.path / "prefect.db").read_bytes()
+        _copy_database(prefect_database, home.path / "prefect.db")
+        assert (home.path / "prefect.db").read_bytes() == content
 
 
 def test_two_builds_at_once_have_their_own_databases_and_do_not_touch_the_newer_one_of_the_account(

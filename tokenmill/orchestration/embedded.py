@@ -19,12 +19,15 @@ _END_S_MAX = 5.0
 def main(listening: int) -> None:
     """Serves on the socket `listening` until standard input ends. Its first line is [folder to work in, environment variables]."""
     gc.disable()  # nothing of the imports is garbage, and looking for it takes a sixth of their time
+    lines: list[bytes] = []
+    reading = threading.Thread(target=lambda: lines.append(_first_line()), daemon=True)
+    reading.start()  # so that the starter, which writes more than a pipe holds, need not wait for the imports
     for module in _UNDER_PREFECT:
         import_module(module)
-    line = _first_line()
-    if not line:
+    reading.join()
+    if not lines[0]:
         return
-    folder, environment = json.loads(line)
+    folder, environment = json.loads(lines[0])
     os.environ.clear()
     os.environ.update(environment)
     threading.Thread(target=_end_with_starter, daemon=True).start()

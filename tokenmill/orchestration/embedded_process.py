@@ -41,11 +41,18 @@ class EmbeddedProcess:
         self._said.seek(0)
         return self._said.read().decode("utf-8", "replace")
 
-    def end(self, s_max: float = 0) -> None:
-        """Ends it: at once, or by itself within `s_max` seconds. Raises subprocess.TimeoutExpired."""
+    def end(self, s_max: float) -> None:
+        """Has it end, after it has recorded what it was sent. Raises subprocess.TimeoutExpired after `s_max` seconds."""
+        self._close()
+        self._process.wait(s_max)
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self._close()
+        self._process.kill()
+        self._process.wait()
+
+    def _close(self) -> None:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()
-        if not s_max:
-            self._process.kill()
-        self._process.wait(s_max or None)

@@ -1,5 +1,6 @@
 """Chooses where an embedded server keeps its database: in the project's folder, unless PREFECT_HOME is set."""
 
+import os
 import shlex
 import sqlite3
 from contextlib import closing, suppress
@@ -12,10 +13,11 @@ from prefect.settings import get_current_settings
 
 from tokenmill.errors import TokenmillError
 from tokenmill.layout import PREFECT_DIRECTORY
-from tokenmill.storage.atomic import write_atomic
+from tokenmill.storage.atomic import is_left_over, partial_path
 from tokenmill.storage.writable import user_caches
 
 _EMPTY_DATABASES = "tokenmill/prefect"
+_TABLES_OF_RECORDS = ("flow_run", "block_document", "configuration")
 _SQLITE, _DATABASE = "sqlite+aiosqlite:///", "prefect.db"
 
 
@@ -64,9 +66,15 @@ class Home:
         return self.is_own and not (self.path / _DATABASE).exists()
 
     def keep_database(self) -> None:
-        """Keeps a copy of the database that the server has just made, for further projects of this user."""
-        if (kept := _empty_database()) is not None:
-            _copy_database(self.path / _DATABASE, kept)
+        """Keeps a copy of the database that the server has just made for further projects of this user, unless it has records."""
+        if (kept := _empty_database()) is None:
+            return
+        with suppress(OSError):
+            kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for left in kept.parent.glob(f"{kept.name}*"):  # a damaged one, or of a killed build
+                if left.suffix != ".partial" or is_left_over(left):
+                    left.unlink()
+        _copy_database(self.path / _DATABASE, kept)
 
     def how_to_save(self, block: str) -> str:
         """Says what to do if the block TYPE/NAME is not in this home."""
@@ -114,11 +122,21 @@ def _empty_database() -> Path | None:
 
 
 def _copy_database(source: Path, target: Path) -> None:
-    """Copies a database, also one in use. If that fails there is no copy: the server makes the database, or says what is wrong."""
-    with (
-        suppress(sqlite3.Error, OSError),
-        closing(sqlite3.connect(f"{source.as_uri()}?mode=ro", uri=True)) as found,
-        write_atomic(target) as partial,
-        closing(sqlite3.connect(partial)) as made,
-    ):
-        found.backup(made)
+    """Copies a database without records, also one in use, unless there is one already. If that fails there is no copy: the server
+    makes the database, or says what is wrong."""
+    partial = partial_path(target)
+    try:
+        with (
+            closing(sqlite3.connect(f"{source.as_uri()}?mode=ro", uri=True)) as original,
+            closing(sqlite3.connect(partial)) as copy,
+        ):
+            original.backup(copy)
+            copy.execute("pragma journal_mode=delete")  # otherwise a reader leaves files beside it
+            records = [copy.execute(f"select 1 from {table} limit 1").fetchone() for table in _TABLES_OF_RECORDS]
+        if not any(records):
+            os.link(partial, target)  # never in place of a database that another process has made meanwhile
+    except (sqlite3.Error, OSError):
+        pass
+    finally:
+        with suppress(OSError):
+            partial.unlink()

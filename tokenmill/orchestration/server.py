@@ -69,21 +69,22 @@ class Server:
         self._logs: list[dict[str, Any]] = []
 
     @classmethod
-    def start(cls, prepared: Build | None = None, root: Path = Path(), begun: EmbeddedProcess | None = None) -> Self:
+    def start(cls, prepared: Build | None, root: Path, begun: EmbeddedProcess | None) -> Self:
         """The server that Prefect is configured to use, or else an embedded one, which takes some seconds (`serving` waits for it).
 
-        `root`: the project's folder. `begun`: the process of an embedded one, begun before Prefect was imported; it ends if it
-        is not needed. Raises TokenmillError if the configured server does not answer.
+        `root`: the project's folder. `begun`: the process of an embedded one; None: PREFECT_API_URL names a server. Raises
+        TokenmillError if the configured server does not answer.
         """
         server = cls(prepared)
         if url := check_standing():
-            if begun:
-                begun.end()
+            if begun is not None:
+                begun.kill()
             page = shown(url).rstrip("/").removesuffix("/api")
             say(f"Prefect at {page}: the build appears there in some seconds")
         else:
             say("starting Prefect with a server of its own: some seconds (none with run.engine: inline)")
-            url = server._start_embedded(root, begun or EmbeddedProcess())
+            assert begun is not None
+            url = server._start_embedded(root, begun)
         # Prefect's own clients send log records and events (which report the task runs) from threads. On exit, the process waits
         # for unsent ones: minutes if the server hangs.
         set_api_log_sink(server._logs.append)
@@ -205,4 +206,4 @@ class Server:
         try:
             self._process.end(_END_S_MAX)
         except (subprocess.TimeoutExpired, KeyboardInterrupt, Terminated):
-            self._process.end()
+            self._process.kill()

@@ -55,15 +55,15 @@ def start_server(root: Path, prepared: Build | None = None) -> "Server":
     """The server of the project at `root`, and of the build that the command line started, as `Server.start` makes it."""
     from tokenmill.orchestration.embedded_process import EmbeddedProcess
 
-    begun = (
-        None if "PREFECT_API_URL" in os.environ else EmbeddedProcess()
-    )  # it starts up while Prefect is imported here
+    begun = None
+    if not os.environ.get("PREFECT_API_URL"):  # a profile may still name a server; then this one is ended
+        begun = EmbeddedProcess()  # it starts up while Prefect is imported here
     try:
         load_settings()
         from tokenmill.orchestration.server import Server
 
         return Server.start(prepared, root, begun)
     except BaseException:
-        if begun:
-            begun.end()
+        if begun is not None:
+            begun.kill()
         raise

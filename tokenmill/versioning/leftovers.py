@@ -11,6 +11,7 @@ from tokenmill.layout import (
     DVC_LOCK_FILE,
     DVC_RUNS_DIRECTORY,
     PLOTS_DIRECTORY,
+    PREFECT_DIRECTORY,
     QUARANTINE_DIRECTORY,
     REPORT_FILE,
     SCRATCH_DIRECTORY,
@@ -32,6 +33,7 @@ _FOLDERS = (
     TABLES_DIRECTORY,
     SCRATCH_DIRECTORY,
     f"{SCRATCH_DIRECTORY}/units",
+    PREFECT_DIRECTORY,
 )
 _DVC_FOLDERS = (".dvc/cache", ".dvc/tmp", *_FOLDERS[1:8], TOKENS_DIRECTORY)
 _DVC_PARTIAL = re.compile(r".*\.[\w-]{22}\.tmp")  # a copy or link that DVC has not renamed yet
