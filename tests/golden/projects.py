@@ -26,7 +26,7 @@ def texts(name: str, n: int) -> list[str]:
 
 
 def documents(project: Project, *names: str) -> None:
-    """A file of texts for each name, in place of those that are there."""
+    """Removes the documents of the project, and writes a file of texts for each name."""
     for path in (project.root / "data/raw").iterdir():
         path.unlink()
     for name in names:

@@ -131,7 +131,7 @@ def _copy_database(source: Path, target: Path) -> None:
             closing(sqlite3.connect(partial)) as copy,
         ):
             original.backup(copy)
-            copy.execute("pragma journal_mode=delete")  # otherwise a reader leaves files beside it
+            copy.execute("pragma journal_mode=delete")  # in WAL mode, reading it would leave two files beside it
             records = [copy.execute(f"select 1 from {table} limit 1").fetchone() for table in _TABLES_OF_RECORDS]
         if not any(records):
             os.link(partial, target)  # never in place of a database that another process has made meanwhile

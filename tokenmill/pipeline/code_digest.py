@@ -3,8 +3,7 @@
 A stage depends on whole rooms, the folders of tokenmill/ that decide bytes, on its own modules in tokenmill/stages/, whose names
 begin with the stage's, on a module of config/ that decides bytes, and on what it shares with the reader of datasets. The rest
 decides how a build runs but not what it makes, so a change there makes no output stale. Nor does a mended comment, docstring or
-test, because the digest is over the code alone, nor a module that moves to
-another folder of these rooms.
+test, because the digest is over the code alone, nor a module that moves to another folder of these rooms.
 """
 
 import functools
