@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.builders.import_lock import HOLDS_THE_IMPORT_LOCK
 from tests.times import PATIENCE_S
 
 PREPARE = """
@@ -80,6 +81,44 @@ sys.exit(cli.main(["check", "tokenizer.json"]))
 """
     done = subprocess.run([sys.executable, "-c", lost], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (code, f"tokenmill: {word}.\n")
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_during_the_wait_for_the_import_lock_leaves_it_free(name: str) -> None:
+    waiting = (
+        HOLDS_THE_IMPORT_LOCK.replace("NUMBER", name)
+        + """
+from tokenmill.cli import main as cli
+cli.build._check = lambda asked: import_meanwhile()
+sys.exit(cli.main(["check", "tokenizer.json"]))
+"""
+    )
+    done = subprocess.run([sys.executable, "-c", waiting], capture_output=True, text=True, check=False)
+    word = "interrupted" if name == "SIGINT" else "terminated"
+    assert (done.returncode, done.stdout, done.stderr) == (
+        130 if name == "SIGINT" else 143,
+        "free\n",
+        f"tokenmill: {word}.\n",
+    )
+
+
+def test_a_command_that_waits_for_ever_after_a_signal_is_ended() -> None:
+    waiting = """
+import os, signal, sys, threading
+from tokenmill.cli import main as cli, signals
+signals._LAST_S = 0.3
+def run(asked):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        threading.Event().wait()
+cli.build._check = run
+sys.exit(cli.main(["check", "tokenizer.json"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", waiting], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    assert (done.returncode, done.stderr) == (143, "tokenmill: terminated.\n")
 
 
 @ENDS

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.builders.import_lock import HOLDS_THE_IMPORT_LOCK
 from tests.builders.prefect_server import Server, prefect_home, standing_server
 from tests.builders.processes import building, said
 from tests.conftest import REPOSITORY, Project
@@ -274,6 +275,29 @@ def test_a_signal_ends_the_build_with_its_code(project: Project, server: Server,
     state = server.flow_run(f"build {project.root.name}")["state"]
     assert state["type"] == "CRASHED"
     assert ("Terminated: asked to end; what is finished is kept" in state["message"]) == (number == signal.SIGHUP)
+
+
+def test_a_signal_during_the_wait_for_the_import_lock_leaves_it_free(server: Server) -> None:
+    code = """
+from tokenmill.orchestration.settings import quiet_environment
+quiet_environment()
+from prefect import flow
+from tokenmill.orchestration.watch import watched
+@flow(persist_result=False)
+def work():
+    with watched():
+        import_meanwhile()
+work()
+"""
+    environment = {**os.environ, **server.environment, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(
+        [sys.executable, "-c", HOLDS_THE_IMPORT_LOCK.replace("NUMBER", "SIGTERM") + code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "free\n"), done.stderr
 
 
 BEFORE_THE_WORK = """

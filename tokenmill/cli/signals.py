@@ -10,7 +10,7 @@ from threading import Event, Thread
 from time import monotonic
 from types import FrameType
 
-from tokenmill.calls import n_running
+from tokenmill.calls import OutsideImports, n_running
 from tokenmill.cli.answer import Stdout, print_error
 from tokenmill.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, Terminated
 
@@ -18,6 +18,9 @@ _AGAIN_S = 0.05
 """How often the watching thread looks, once a signal arrived, whether Python ignored the exception of one."""
 _ENDS_S = 1.0
 """The time that the main thread has to take a signal, and that calls have to end. Most calls of the core need milliseconds."""
+_LAST_S = 120.0
+"""The time in which a command ends after a signal. An exception right after a lock was taken may leave it taken; who waits for it
+then waits for ever."""
 
 
 class Ending:
@@ -35,9 +38,9 @@ class Ending:
         self._ignored: int | None = None
         """The signal whose exception Python ignored, until it is sent again."""
         self._handlers = {
-            signal.SIGINT: self._interrupt,
-            signal.SIGTERM: self._terminate,
-            signal.SIGHUP: self._hang_up,
+            signal.SIGINT: OutsideImports(self._interrupt),
+            signal.SIGTERM: OutsideImports(self._terminate),
+            signal.SIGHUP: OutsideImports(self._hang_up),
         }
 
     def tell(self, ended: BaseException) -> int:
@@ -64,7 +67,7 @@ class Ending:
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
             self._take(signal.SIGHUP)
         before = signal.getsignal(signal.SIGINT)
-        if before is signal.default_int_handler or isinstance(getattr(before, "__self__", None), Ending):
+        if before is signal.default_int_handler or isinstance(before, OutsideImports):
             self._take(signal.SIGINT)
         read, write = os.pipe()
         os.set_blocking(write, False)
@@ -84,14 +87,15 @@ class Ending:
         signal.signal(number, self._handlers[number])
 
     def _watch(self, read: int, is_over: Event) -> None:
-        """Ends the process if the main thread has not taken a signal in time, or if a call runs on although the main thread has."""
+        """Ends the process if the main thread has not taken a signal in time, or if a call runs on or the command does not end
+        although the main thread has."""
         with open(read, "rb", buffering=0) as numbers:
             while number := numbers.read(1):
                 if number[0] not in self._handlers:
                     continue
                 # A handler of Prefect, for instance, ends the command in its own way.
                 is_ours = signal.getsignal(number[0]) is self._handlers[signal.Signals(number[0])]
-                end_s = monotonic() + _ENDS_S
+                end_s, last_s = monotonic() + _ENDS_S, monotonic() + _LAST_S
                 while not is_over.wait(_AGAIN_S):
                     if self._ignored is not None:
                         again, self._ignored = self._ignored, None
@@ -99,7 +103,7 @@ class Ending:
                     if monotonic() < end_s:
                         continue
                     end_s += _ENDS_S
-                    if (is_ours and not self.received) or n_running():
+                    if (is_ours and not self.received) or n_running() or (self.received and monotonic() > last_s):
                         sys.stdout = sys.__stdout__
                         self._stdout.restore()
                         code = self.tell(exception_of(number[0]))

@@ -18,6 +18,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed
 
+from tokenmill.calls import Handler, OutsideImports
 from tokenmill.console import Progress, console, say
 from tokenmill.errors import Terminated
 from tokenmill.orchestration.server import FAILURES, Server
@@ -41,6 +42,8 @@ def watched() -> Iterator[FlowWork]:
     Meanwhile the artifacts tokenmill-STAGE show the progress of each stage. An unreachable server does not stop the work.
     """
     server = Server.current()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, OutsideImports(cast(Handler, signal.getsignal(signal.SIGTERM))))
     ended, cancelled = threading.Event(), threading.Event()
     watch = threading.Thread(target=_watch, args=(server, UUID(flow_run.id), ended, cancelled), daemon=True)
     watch.start()
