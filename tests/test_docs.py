@@ -41,6 +41,7 @@ NOT_RUN = {
     r"tokenmill serve": "it runs until Ctrl-C; tests/orchestration/test_refresh.py runs it",
     r"tokenmill (publish|fetch) .*--(sign|verify)": "it wants a key; tests/versioning/test_signing.py makes one",
     r"tokenmill (upload|verify|info|download) s3:": "it wants a server of S3; tests/versioning/test_upload.py starts one",
+    r"tokenmill upload hf:": "it wants a hub; tests/versioning/test_upload_hub.py starts one",
     r"dask (scheduler|worker)|ray start": "it wants several machines; tests/orchestration/test_clusters.py starts a cluster on one",
     r"dvc remote add -d store s3:": "it wants a server of S3; tests/corpus/test_s3.py starts one",
 }

@@ -25,13 +25,13 @@ def add_commands(commands: "Commands") -> None:
     """Adds these commands to the parser."""
     upload = commands.add_parser(
         "upload",
-        help="write the dataset to object storage or to another folder",
+        help="write the dataset to object storage, a hub or another folder",
         description="Checks the build as publish does, and writes the dataset to PLACE/DIGEST, a folder of its own, named after "
         "the digest of its manifest. manifest.json comes last: the dataset is there whole or not at all. After an interruption, "
         "the same command goes on.",
         epilog="example: tokenmill upload s3://bucket/datasets",
     )
-    upload.add_argument("place", metavar="PLACE", help=_PLACE)
+    upload.add_argument("place", metavar="PLACE", help=f"hf://datasets/ORGANIZATION/NAME, {_PLACE}")
     upload.set_defaults(run=_upload)
     download = commands.add_parser(
         "download",

@@ -3,9 +3,10 @@
 import fnmatch
 import glob as globbing
 from collections.abc import Sequence
+from functools import partial
 
 from tokenmill.errors import CorpusError
-from tokenmill.storage import objects
+from tokenmill.storage.anywhere import list_objects
 from tokenmill.storage.retries import with_patience
 from tokenmill.storage.urls import StoredObject
 from tokenmill_reader.urls import place
@@ -25,7 +26,7 @@ def find_objects(glob: str, asked: str, listings: dict[str, list[StoredObject]])
     n_plain = next((i for i, part in enumerate(parts) if globbing.has_magic(part)), len(parts) - 1)
     folder = where._replace(key="/".join(parts[:n_plain])).url.rstrip("/")
     if folder not in listings:
-        listings[folder] = with_patience(lambda: _listed(where.scheme, folder))
+        listings[folder] = with_patience(partial(list_objects, folder))
     listed = listings[folder]
     found = []
     for one in listed:
@@ -37,25 +38,16 @@ def find_objects(glob: str, asked: str, listings: dict[str, list[StoredObject]])
     return found
 
 
-def _listed(scheme: str, folder: str) -> list[StoredObject]:
-    if scheme == "hf":
-        from tokenmill.storage import hub
-
-        return hub.list_objects(folder)
-    return objects.list_objects(folder)
-
-
 def stored_objects(urls: Sequence[str]) -> dict[str, StoredObject]:
     """The present state of these objects, by URL, without missing ones. Lists the folders that hold them. Raises StorageError and
     PassingError."""
-    folders = {url.rpartition("/")[0]: place(url).scheme for url in urls}
+    folders = {url.rpartition("/")[0] for url in urls}
     wanted = set(urls)
     found: dict[str, StoredObject] = {}
     for folder in sorted(folders):
         if any(folder.startswith(f"{other}/") for other in folders):
             continue  # the listing of the folder above has them
-        scheme = folders[folder]
-        found |= {one.url: one for one in with_patience(lambda: _listed(scheme, folder)) if one.url in wanted}  # noqa: B023
+        found |= {one.url: one for one in with_patience(partial(list_objects, folder)) if one.url in wanted}
     return found
 
 

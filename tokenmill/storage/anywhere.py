@@ -17,7 +17,7 @@ from threading import Event
 from typing import TypeVar
 
 from tokenmill.errors import StorageError
-from tokenmill.storage import objects
+from tokenmill.storage import hub, objects
 from tokenmill.storage.atomic import (
     flush,
     is_left_over,
@@ -42,23 +42,28 @@ _SHA256 = "sha256"  # the metadata of an object that holds the digest of its byt
 
 
 def place_of(text: str) -> str:
-    """The URL without a slash at its end, or the absolute path, of a folder that a user named. Raises StorageError, also for hf://,
-    into which nothing is written here, and ParamsError for a URL with a password."""
+    """The URL without a slash at its end, or the absolute path, of a folder that a user named. Raises StorageError, and ParamsError
+    for a URL with a password."""
     refuse_password("the place", text)
     if not is_url(text):
         return os.path.abspath(local_path(text))  # noqa: PTH100 — resolve() would follow links
-    found = place(text)
-    if found.scheme == "hf":
-        raise StorageError(
-            text, "expected a place at s3://, gs:// or az://, or a folder.", "Name one of these; hf:// is only read."
-        )
-    return found.url.rstrip("/")
+    return place(text).url.rstrip("/")
+
+
+def is_hub(folder: str) -> bool:
+    """Whether a folder is on a Hugging Face hub, where files are written in commits alone."""
+    return is_url(folder) and place(folder).scheme == "hf"
+
+
+def list_objects(folder: str) -> list[StoredObject]:
+    """The objects below the URL of a folder, at any depth, in no certain order."""
+    return hub.list_objects(folder) if is_hub(folder) else objects.list_objects(folder)
 
 
 def list_files(folder: str) -> dict[str, StoredObject]:
     """The files below a folder, at any depth, by their names relative to it, in the order of the names."""
     if is_url(folder):
-        found = {one.url.removeprefix(f"{folder}/"): one for one in objects.list_objects(folder)}
+        found = {one.url.removeprefix(f"{folder}/"): one for one in list_objects(folder)}
     else:
         found = {path.relative_to(folder).as_posix(): _stored(path) for path in files_below(Path(folder))}
     return dict(sorted(found.items()))
@@ -104,6 +109,8 @@ def sha256_of(file: str) -> str | None:
 
 def get(file: str) -> bytes:
     """The bytes of a small file. Raises CorpusError or FileNotFoundError if there is none."""
+    if is_hub(file):
+        return hub.get(file)
     return objects.get(file) if is_url(file) else read(Path(file))
 
 

@@ -4,16 +4,22 @@ The hub's address and token come from the environment, as for all of huggingface
 up once, and all files are read from that commit.
 """
 
+import hashlib
+import os
 import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from tokenmill.errors import PassingError, StorageError, TokenmillError
 from tokenmill.storage.object_errors import gone
 from tokenmill.storage.urls import StoredObject, bounded_listing
+from tokenmill_reader.regular_files import READ_BYTES_MAX, words_of_large
 from tokenmill_reader.urls import place
 
-_PASSING_STATUS = (408, 429, 500, 502, 503, 504)
+_PASSING_STATUS = (408, 412, 429, 500, 502, 503, 504)  # 412: somebody else has committed meanwhile
 _N_RETRIES = 2
+_N_SENT_AT_ONCE = 16
 
 
 def list_objects(prefix: str) -> list[StoredObject]:
@@ -34,6 +40,66 @@ def list_objects(prefix: str) -> list[StoredObject]:
         StoredObject(f"hf://{where.bucket}/{one.path}", one.size, one.lfs.sha256 if one.lfs else one.blob_id, 0, commit)
         for one in files
     ]
+
+
+def get(url: str) -> bytes:
+    """The bytes of a small file. Raises CorpusError if there is none, StorageError and PassingError."""
+    folder, _, _ = url.rpartition("/")
+    for one in list_objects(folder):
+        if one.url == url:
+            if one.n_bytes > READ_BYTES_MAX:
+                raise StorageError(
+                    url, f"cannot be read: {words_of_large(one.n_bytes)}.", "Delete it if it is not yours."
+                )
+            return bytes(get_range(one, 0, one.n_bytes)) if one.n_bytes else b""
+    raise gone(url)
+
+
+def is_same(stored: StoredObject, path: Path, sha256: str) -> bool:
+    """Whether a listed file has the bytes of a local one, whose digest is `sha256`. A hub keeps that of a large file, and git's own
+    digest of another."""
+    n_bytes = path.stat().st_size
+    if stored.n_bytes != n_bytes:
+        return False
+    if stored.e_tag == sha256:
+        return True
+    git = hashlib.sha1(b"blob %d\0" % n_bytes, usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            git.update(block)
+    return stored.e_tag == git.hexdigest()
+
+
+def commit_files(
+    folder: str, files: Mapping[str, Path | bytes], message: str, on_sent: Callable[[int], None] = lambda _: None
+) -> None:
+    """Writes files, by their names, to a folder of a dataset in one commit. `on_sent`: called with the bytes of some of them when a
+    hub has those. Raises StorageError, and PassingError, also if somebody else commits anything meanwhile."""
+    where = place(folder)
+    name, revision = _repository(where.bucket)
+    hub = _hub(folder)
+    try:
+        api = hub.HfApi()
+        commit = api.dataset_info(name, revision=revision, expand=["sha"]).sha
+        added = [
+            hub.CommitOperationAdd(f"{where.key}/{file}", content if isinstance(content, bytes) else os.fspath(content))
+            for file, content in files.items()
+        ]
+        hub.utils.disable_progress_bars()
+        for start in range(0, len(added), _N_SENT_AT_ONCE):
+            some = added[start : start + _N_SENT_AT_ONCE]
+            api.preupload_lfs_files(name, some, repo_type="dataset", revision=revision)
+            on_sent(sum(one.upload_info.size for one in some))
+        api.create_commit(
+            name, added, commit_message=message, repo_type="dataset", revision=revision, parent_commit=commit
+        )
+    except _errors(hub) as error:
+        raise _told(folder, error) from None
+    except (RuntimeError, ValueError) as error:  # one file of several
+        cause = error.__cause__
+        if isinstance(cause, _errors(hub)):
+            raise _told(folder, cause) from None
+        raise StorageError(folder, f"the hub did not take a file: {error}.", "Try again.") from None
 
 
 def get_range(stored: StoredObject, start: int, stop: int) -> memoryview:
@@ -86,7 +152,7 @@ def _hub(url: str) -> Any:
         import huggingface_hub.utils
     except ModuleNotFoundError:
         raise StorageError(
-            url, "huggingface_hub, which reads hf://, is not installed.", "Run `pip install tokenmill[hf]`."
+            url, "huggingface_hub, which reads and writes hf://, is not installed.", "Run `pip install tokenmill[hf]`."
         ) from None
     return huggingface_hub
 
@@ -107,8 +173,8 @@ def _told(url: str, error: Exception) -> TokenmillError:
     if kind in ("RepositoryNotFoundError", "GatedRepoError", "HFValidationError") or status in (401, 403):
         return StorageError(
             url,
-            "there is no such dataset, or the token may not read it.",
-            "Correct the name, or set HF_TOKEN to the token of a user who has access to it.",
+            "there is no such dataset, or the token may not do this with it.",
+            "Correct the name, create the dataset on the hub, or set HF_TOKEN to the token of a user who has access to it.",
         )
     if status is None or status in _PASSING_STATUS:
         why = kind if status is None else f"status {status}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tokenmill.errors import CorpusError, PassingError, VersionsError
+from tokenmill.errors import CorpusError, PassingError, StorageError, VersionsError
 from tokenmill.layout import DVC_LOCK_FILE, TOKENS_DIRECTORY
 from tokenmill.storage import anywhere
 from tokenmill.storage.json_files import parse_json
@@ -40,8 +40,15 @@ def find(root: Path, place: str, keep: Sequence[str]) -> list[FoundFolder]:
     """The datasets of a place, the oldest first. `root`: the project. `keep`: the revisions whose datasets are kept; empty: all
     branches and tags, and HEAD.
 
-    Raises VersionsError if git does not know all revisions, or if no dataset would be kept; StorageError and PassingError.
+    Raises VersionsError if git does not know all revisions, or if no dataset would be kept; StorageError, also for a hub, and
+    PassingError.
     """
+    if anywhere.is_hub(place):
+        raise StorageError(
+            place,
+            "expected a place at s3://, gs:// or az://, or a folder: a hub keeps the files of all commits.",
+            "Delete the folder of a dataset on the hub's page, or with huggingface_hub's HfApi.delete_folder.",
+        )
     named = _named(root, keep)
     folders = [f"{place}/{name}" for name in dataset_folders(place)]
     found = [_found(folder, anywhere.list_files(folder), named) for folder in folders]

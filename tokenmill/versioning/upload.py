@@ -14,7 +14,7 @@ from tokenmill.console import Progress, progress
 from tokenmill.dataset.manifest import parse_manifest, read_manifest
 from tokenmill.errors import CorpusError, PassingError, StorageError, ValidationError, VersionsError
 from tokenmill.layout import DVC_LOCK_FILE, TOKENS_DIRECTORY, UPLOADS_FILE
-from tokenmill.storage import anywhere
+from tokenmill.storage import anywhere, hub
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.storage.json_files import read_json
 from tokenmill.storage.retries import with_patience
@@ -35,6 +35,7 @@ from tokenmill_reader.manifest import MANIFEST_FILE
 from tokenmill_reader.regular_files import read, sha256_file
 
 _N_SENT_AT_ONCE = 4  # each has up to four parts of 16 MiB in memory
+_N_IN_COMMIT = 500  # larger commits take a hub minutes, and may fail
 
 How = Literal["there", "copied", "sent"]
 
@@ -75,23 +76,21 @@ def upload(root: Path, place: str) -> Uploaded:
             root / DVC_LOCK_FILE, f"names no {TOKENS_DIRECTORY}.", "Run `tokenmill build` and commit it."
         )
     beside = files_beside(data, manifest)
-    _put_facts(folder, md5, beside)  # first, because a folder with a new file does not count as a leftover
-    anywhere.remove_left_over(folder)
-    there = anywhere.list_files(folder)
+    facts = json.dumps({"tokens_md5": md5, "beside": beside}).encode() + b"\n"
     files = [*named_files(manifest), *beside]
-    held = _files_of_newest(place, folder)
-    with progress("upload", sum(file.n_bytes for file in files), "bytes") as now:
-        transfer = _Transfer(data, folder, there, held, now, Semaphore(_N_SENT_AT_ONCE))
-        done = list(anywhere.at_once(transfer.bring, files))
-    _check_arrived(folder, files)
     content = read(root / TOKENS_DIRECTORY / MANIFEST_FILE)
-    if not anywhere.put_new(f"{folder}/{MANIFEST}", content) and manifest_content(folder) != content:
-        raise StorageError(
-            f"{folder}/{MANIFEST}",
-            f"differs from the manifest of {root / TOKENS_DIRECTORY}, and nothing is overwritten.",
-            "If `tokenmill verify` calls it wrong, delete that file and upload again; otherwise upload to another "
-            "place.",
-        )
+    with progress("upload", sum(file.n_bytes for file in files), "bytes") as now:
+        if anywhere.is_hub(folder):
+            done = with_patience(lambda: _committed(data, folder, files, facts, content, now))
+        else:
+            _put_facts(folder, facts)  # first, because a folder with a new file does not count as a leftover
+            anywhere.remove_left_over(folder)
+            there, held = anywhere.list_files(folder), _files_of_newest(place, folder)
+            transfer = _Transfer(data, folder, there, held, now, Semaphore(_N_SENT_AT_ONCE))
+            done = list(anywhere.at_once(transfer.bring, files))
+            _check_arrived(folder, files)
+            if not anywhere.put_new(f"{folder}/{MANIFEST}", content):
+                _refuse_other(folder, content)
     _record(root, manifest.digest, folder, md5)
     sent = sum(file.n_bytes for file, how in zip(files, done, strict=True) if how == "sent")
     n_files = Counter(done)
@@ -135,10 +134,50 @@ class _Transfer:
         return "sent"
 
 
-def _put_facts(folder: str, md5: str, beside: Sequence[DatasetFile]) -> None:
+def _committed(
+    data: Path, folder: str, files: Sequence[DatasetFile], facts: bytes, content: bytes, now: Progress
+) -> list[How]:
+    """Brings the files that a hub's folder lacks into it in commits, of which the last one has the manifest. If a commit fails, the
+    hub still keeps the bytes of large files, and is not sent them again."""
+    there = anywhere.list_files(folder)
+    if MANIFEST in there:
+        _refuse_other(folder, content)
+    done: list[How] = []
+    new: dict[str, Path | bytes] = {}
+    for file in files:
+        path, found = data / file.name, there.get(file.name)
+        if found is not None and hub.is_same(found, path, file.sha256):
+            now.skip(file.n_bytes)
+            done.append("there")
+            continue
+        if wrong := wrong_file(path, file.n_bytes, file.sha256):
+            raise ValidationError(path, f"{wrong}.", "Run `tokenmill build --force`.")
+        new[file.name] = path
+        done.append("sent")
+        if len(new) == _N_IN_COMMIT:
+            hub.commit_files(folder, new, f"Files of {folder.rpartition('/')[2]}", now.add)
+            new = {}
+    if new or MANIFEST not in there:
+        last = {UPLOAD_FILE: facts, MANIFEST: content}
+        hub.commit_files(folder, new | last, f"Dataset {folder.rpartition('/')[2]}", now.add)
+    return done
+
+
+def _refuse_other(folder: str, content: bytes) -> None:
+    """Raises StorageError if the manifest in the folder has another content."""
+    if manifest_content(folder) != content:
+        raise StorageError(
+            f"{folder}/{MANIFEST}",
+            "differs from the manifest of this dataset, and nothing is overwritten.",
+            "If `tokenmill verify` calls it wrong, delete that file and upload again; otherwise upload to another "
+            "place.",
+        )
+
+
+def _put_facts(folder: str, facts: bytes) -> None:
     with tempfile.TemporaryDirectory(prefix="tokenmill-upload-") as scratch:
         path = Path(scratch) / UPLOAD_FILE
-        path.write_text(json.dumps({"tokens_md5": md5, "beside": beside}) + "\n", encoding="utf-8")
+        path.write_bytes(facts)
         anywhere.put_file(path, f"{folder}/{UPLOAD_FILE}", sha256_file(path))
 
 
