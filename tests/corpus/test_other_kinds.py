@@ -22,8 +22,9 @@ import pytest
 import zstandard
 
 from tests.builders.trained import trained
-from tokenmill.config.sources import Reading
+from tokenmill.config.sources import DocumentSource, Reading
 from tokenmill.corpus.drop import drop_list
+from tokenmill.corpus.kinds import DocumentFormat
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.corpus.units import cut
 from tokenmill.counts.table import read_counts
@@ -221,6 +222,17 @@ OTHER_TEXTS = {
 """Texts of another form than the format has, with a word of the message."""
 
 
+WRONG_FORMATS = [
+    ("jsonl", json.dumps(ROWS, indent=1).encode(), "json"),
+    ("csv", json.dumps(ROWS).encode(), "json"),
+    ("csv", LINES, "jsonl"),
+    ("jsonl", PARQUET, "parquet"),
+    ("csv", FILE, "arrow"),
+    ("text", FILE, "arrow"),
+]
+"""A format that is set, a file of another one, and its format."""
+
+
 @pytest.mark.parametrize("suffix", ["", *COMPRESSIONS])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("content", OTHER_TEXTS)
@@ -234,6 +246,18 @@ def test_a_text_of_another_form_is_named_and_never_to_be_deleted(
     if word.startswith("Rename"):
         renamed = path.rename(tmp_path / f"a.json{suffix}")
         assert set(texts(renamed)) == {TEXT}
+
+
+@pytest.mark.parametrize("name", [None, "web"])
+@pytest.mark.parametrize(("format", "content", "right"), WRONG_FORMATS)
+def test_where_the_format_is_set_the_advice_is_another_one(
+    tmp_path: Path, name: str | None, format: DocumentFormat, content: bytes, right: str
+) -> None:
+    (tmp_path / "a.dump").write_bytes(content)
+    source = DocumentSource(name, ("a.dump",), "text", None, None, "encode", 1.0, None, format=format)
+    (shard,) = find_shards(tmp_path, "a.dump", source=source)
+    said = str(refusal(lambda: list(read_batches(shard, source.reading)), f"Set {source.section}.format: {right}"))
+    assert "Rename" not in said
 
 
 def test_a_column_whose_name_has_another_separator_is_read_if_it_is_asked_for(tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
-"""Refuses files of documents that are of another kind than their name says."""
+"""Refuses files of documents that are of another kind than their name or source.format says."""
 
 import os
 import re
 from codecs import BOM_UTF8
 from typing import IO
 
-from tokenmill.corpus.kinds import FileKind
+from tokenmill.corpus.kinds import FileKind, kind_of
 from tokenmill.corpus.shard_files import open_shard
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import DamagedError, PointerError
@@ -82,7 +82,7 @@ def _refuse_other_json(shard: Shard, head: bytes, words: str) -> None:
         return
     suffix = ".json" if is_over_lines else _JSON[head.removeprefix(BOM_UTF8).lstrip()[:1]]
     stem = shard.name[: len(shard.name) - len(kind.compression)]
-    raise DamagedError(shard.name, what, f"Rename it to {_without_suffix(stem)}{suffix}{kind.compression}.")
+    raise DamagedError(shard.name, what, _read_as(shard, stem, suffix))
 
 
 def refuse_other_file(shard: Shard) -> None:
@@ -139,12 +139,18 @@ def _fix(shard: Shard, head: bytes, content: Content) -> str:
     if content.name == "text" and not kind.compression:
         new_suffix = _JSON.get(head.removeprefix(BOM_UTF8).lstrip()[:1])
     if new_suffix is not None:
-        return f"Rename it to {_without_suffix(stem)}{new_suffix}."
+        return _read_as(shard, stem, new_suffix)
     if content.is_text and kind.compression and _may_be(content, kind):
         return f"Rename it to {stem}."
     return content.fix or "Copy or make it again."
 
 
-def _without_suffix(name: str) -> str:
-    folder, slash, last = name.rpartition("/")
-    return f"{folder}{slash}{last.rpartition('.')[0] or last}"
+def _read_as(shard: Shard, stem: str, suffix: str) -> str:
+    """How to have the file read as one whose name ends so. `stem`: its name without the suffix of its compression."""
+    if shard.source is not None and shard.source.format is not None:
+        other = kind_of(f"a{suffix}")
+        assert other is not None
+        return f"Set {shard.source.section}.format: {other.format}, or name files of other formats in a source of their own."
+    folder, slash, last = stem.rpartition("/")
+    compression = shard.kind.compression if suffix not in _TABLES.values() else ""
+    return f"Rename it to {folder}{slash}{last.rpartition('.')[0] or last}{suffix}{compression}."

@@ -17,7 +17,7 @@ from tokenmill.storage.urls import StoredObject, bounded_listing
 from tokenmill_reader.regular_files import READ_BYTES_MAX, words_of_large
 from tokenmill_reader.urls import place
 
-_PASSING_STATUS = (408, 412, 429, 500, 502, 503, 504)  # 412: somebody else has committed meanwhile
+_PASSING_STATUS = (408, 409, 412, 429, 500, 502, 503, 504)  # 409, 412: somebody else has committed meanwhile
 _N_RETRIES = 2
 _N_SENT_AT_ONCE = 16
 
@@ -58,11 +58,11 @@ def get(url: str) -> bytes:
 def is_same(stored: StoredObject, path: Path, sha256: str) -> bool:
     """Whether a listed file has the bytes of a local one, whose digest is `sha256`. A hub keeps that of a large file, and git's own
     digest of another."""
-    n_bytes = path.stat().st_size
-    if stored.n_bytes != n_bytes:
-        return False
     if stored.e_tag == sha256:
         return True
+    n_bytes = path.stat().st_size if path.is_file() else -1
+    if stored.n_bytes != n_bytes:
+        return False
     git = hashlib.sha1(b"blob %d\0" % n_bytes, usedforsecurity=False)
     with path.open("rb") as file:
         while block := file.read(1 << 20):
