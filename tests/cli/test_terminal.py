@@ -116,7 +116,7 @@ PROGRAMS = {
     "info": lambda folder: ["-m", "tokenmill_reader", "info", odd_dataset(folder)],
     "info --json": lambda folder: ["-m", "tokenmill_reader", "info", "--json", odd_dataset(folder)],
     "conform.py": lambda folder: [odd_conform(folder), "--with", "tiktoken"],
-    "validate_encoder": lambda folder: ["-m", "tokenmill.analysis.validate_encoder", folder / ODD, folder],
+    "check --against": lambda folder: ["-m", "tokenmill", "check", folder / ODD, "--against", folder],
 }
 
 

@@ -1,4 +1,4 @@
-"""`python -m tokenmill.analysis.validate_encoder` shows the first document whose ids are not those of `tokenizers`."""
+"""`tokenmill check --against` shows the first document whose ids are not those of the `tokenizers` library."""
 
 import gzip
 import json
@@ -13,14 +13,18 @@ import zstandard
 
 from tests.builders.tokenizer_files import DOCUMENT, changed
 from tests.builders.trained import TEXT, TOKENIZER, TRICKY
-from tokenmill.analysis import validate_encoder
-from tokenmill.analysis.validate_encoder import main
+from tokenmill.analysis import against_library
+from tokenmill.cli.main import main
 
 
 @pytest.fixture
 def tokenizer(tmp_path: Path) -> str:
     TOKENIZER.save(tmp_path / "tokenizer")
     return str(tmp_path / "tokenizer")
+
+
+def against(tokenizer: str, *arguments: str) -> int:
+    return main(["check", tokenizer, "--against", *arguments])
 
 
 def corpus(folder: Path) -> Path:
@@ -40,20 +44,21 @@ def corpus(folder: Path) -> Path:
 def test_equal_ids_in_every_format(tmp_path: Path, tokenizer: str, capsys: pytest.CaptureFixture[str]) -> None:
     folder = corpus(tmp_path / "corpus")
     n_documents = 5 * (len(TEXT) + len(TRICKY)) + 1
-    assert main([tokenizer, str(folder)]) == 0
+    assert against(tokenizer, str(folder)) == 0
     assert f"{n_documents:,} documents equal, of {n_documents:,}" in capsys.readouterr().out
-    assert main([tokenizer, *map(str, folder.iterdir()), "--special", "allow"]) == 0
-    assert main([str(Path(tokenizer) / "vocab.tiktoken"), str(folder / "c.jsonl"), "--pattern", "gpt2"]) == 0
+    assert against(tokenizer, *map(str, folder.iterdir()), "--special", "allow", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["result"]["difference"] is None
+    assert against(str(Path(tokenizer) / "vocab.tiktoken"), str(folder / "c.jsonl"), "--pattern", "gpt2") == 0
 
 
 def test_the_first_difference_is_shown_with_its_place(
     tmp_path: Path, tokenizer: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = changed("model", "merges", to=[pair for pair in DOCUMENT["model"]["merges"] if pair != ["Ġ", "t"]])
-    monkeypatch.setattr(validate_encoder, "reference_of", lambda *_: tokenizers.Tokenizer.from_str(json.dumps(other)))
+    monkeypatch.setattr(against_library, "reference_of", lambda *_: tokenizers.Tokenizer.from_str(json.dumps(other)))
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "cat"}\n{"text": "é to"}\n{"text": " to"}\n', encoding="utf-8")
-    assert main([tokenizer, str(path)]) == 1
+    assert against(tokenizer, str(path)) == 1
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].endswith("a.jsonl, row 1: differs from token 2, byte 2 on")
     assert "' t" in printed[1] and "' '" in printed[2] and "é to" in printed[3]
@@ -63,7 +68,7 @@ def test_a_byte_without_a_token_is_counted_apart(tmp_path: Path, capsys: pytest.
     vocab = {token: id for token, id in DOCUMENT["model"]["vocab"].items() if token != "ñ"}  # the byte 0xf1
     (tmp_path / "tokenizer.json").write_text(json.dumps(changed("model", "vocab", to=vocab)), encoding="utf-8")
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": "b\U00040000"}\n', encoding="utf-8")
-    assert main([str(tmp_path), str(tmp_path / "a.jsonl")]) == 0
+    assert against(str(tmp_path), str(tmp_path / "a.jsonl")) == 0
     printed = capsys.readouterr().out
     assert "1 documents refused here; tokenizers drops bytes of them. First: " in printed
     assert "row 1: the vocabulary has no token for the byte 0xf1" in printed
@@ -77,11 +82,12 @@ def test_a_user_error_is_one_line(tmp_path: Path, tokenizer: str, capsys: pytest
         ([tokenizer, str(tmp_path / "a.jsonl")], "Set --text-column, which holds for all files, to one of them"),
         ([str(tmp_path), "x.txt"], "tokenizer.json"),
         ([tokenizer, str(tmp_path / "empty.txt")], "empty.txt: no documents"),
-        ([tokenizer, "none.txt"], "FILES: expected files that match 'none.txt'"),
+        ([tokenizer, "none.txt"], "--against: expected files that match 'none.txt'"),
+        ([tokenizer, str(tmp_path / "a.jsonl"), "--text-separator", ""], "--text-separator: expected a text"),
     ):
-        assert main(arguments) == 2
+        assert against(*arguments) == 2
         printed = capsys.readouterr().err
-        assert printed.startswith("validate_encoder: error: ")
+        assert printed.startswith("tokenmill: error[")
         assert said in printed
-    with pytest.raises(SystemExit, match="2"):
-        main([tokenizer, str(tmp_path / "a.jsonl"), "--text-separator", ""])
+    assert main(["check", tokenizer, "--special", "allow"]) == 2
+    assert "none are named" in capsys.readouterr().err

@@ -1,0 +1,188 @@
+"""Compares a tokenizer's ids with those of the `tokenizers` library, document by document, until the first difference."""
+
+import glob
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from tokenmill.config.sources import Reading
+from tokenmill.corpus.reader import Batch, Shard, find_shards, read_batches
+from tokenmill.errors import CorpusError, TokenizerError
+from tokenmill.special_tokens import SpecialTokensInText
+from tokenmill.tokenizer.formats.folder import content_of
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.tokenizer.tokenizers_engine import as_tokenizer_error
+
+COLUMNS = ("text", "content", "body")
+"""The columns of the text that are tried, in this order, if none is named."""
+
+_N_IDS_SHOWN = 8
+_N_CHARACTERS_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first difference in a document. `at`: the index of the token. `byte`: where that token begins in the text, in UTF-8.
+    The ids are those from there on."""
+
+    document: str
+    at: int
+    byte: int
+    ours: list[int]
+    theirs: list[int]
+    text: str
+
+
+@dataclass
+class Amount:
+    """The amount compared. `n_refused`: documents with a character without a token, which is an error here; `tokenizers` drops
+    such characters."""
+
+    n_documents: int = 0
+    text_bytes: int = 0
+    n_tokens: int = 0
+    n_refused: int = 0
+    first_refused: str = ""
+
+
+def compare(
+    path: Path,
+    pattern: str | None,
+    files: Sequence[str],
+    text_column: str | None,
+    text_separator: str | None,
+    special: SpecialTokensInText,
+) -> tuple[dict[str, Any], list[str]]:
+    """What was compared, as JSON values, with the first difference or None; and the lines that say it.
+
+    `path`: as for `Tokenizer.load`, with the `pattern` of a .tiktoken file. `files`: of documents, or folders of them. `special`:
+    not reject. Raises TokenizerError, PatternError and CorpusError.
+    """
+    tokenizer = Tokenizer.load(path, pattern=pattern)
+    reference = reference_of(tokenizer, path, special)
+    names = [f"{glob.escape(name)}/**/*" if Path(name).is_dir() else glob.escape(name) for name in files]
+    documents = documents_of(find_shards(Path(), names, "--against"), text_column, text_separator)
+    compared = Amount()
+    try:
+        difference = first_difference(tokenizer, reference, documents, special, compared)
+    except CorpusError as error:
+        what, fix = (
+            words.replace("source.text_column in params.yaml", "--text-column") for words in (error.what, error.fix)
+        )
+        raise CorpusError(error.where, what, fix, code=error.code) from None
+    if not compared.n_documents:
+        raise CorpusError(", ".join(files), "no documents; expected some to compare.")
+    found = asdict(compared) | {"difference": None if difference is None else asdict(difference)}
+    if difference is not None:
+        return found, _lines_of(difference, tokenizer)
+    lines = []
+    if tokenizer.engine != "core":
+        lines.append(f"The engine is tokenizers itself: {tokenizer.engine_reason}.")
+    if compared.n_refused:
+        lines.append(
+            f"{compared.n_refused} documents refused here; tokenizers drops bytes of them. First: {compared.first_refused}"
+        )
+    lines.append(
+        f"{compared.n_documents - compared.n_refused:,} documents equal, of {compared.n_documents:,} "
+        f"({compared.text_bytes / 1e6:.1f} MB, {compared.n_tokens:,} tokens)."
+    )
+    return found, lines
+
+
+def first_difference(
+    tokenizer: Tokenizer,
+    reference: Any,
+    documents: Iterator[tuple[str, Batch]],
+    special: SpecialTokensInText,
+    compared: Amount,
+) -> Difference | None:
+    """The first difference in batches of documents, each with its shard's name. Updates `compared` while it reads."""
+    for shard, batch in documents:
+        texts: list[str] = batch.texts.to_pylist()
+        with as_tokenizer_error(f"{shard}: from row {batch.first_row} on"):
+            theirs = [one.ids for one in reference.encode_batch(texts, add_special_tokens=False)]
+        for i, (text, expected, found) in enumerate(zip(texts, theirs, _ours(tokenizer, texts, special), strict=True)):
+            compared.n_documents += 1
+            compared.text_bytes += len(text.encode())
+            compared.n_tokens += len(expected)
+            name = f"{shard}, row {batch.first_row + i}"
+            if isinstance(found, TokenizerError):
+                if tokenizer.decode_bytes(expected) == text.encode():
+                    return Difference(f"{name}: {found}", 0, 0, [], expected[:_N_IDS_SHOWN], text[:_N_CHARACTERS_SHOWN])
+                compared.n_refused += 1
+                compared.first_refused = compared.first_refused or f"{name}: {found}"
+            elif found != expected:
+                return _difference(tokenizer, name, text, found, expected)
+    return None
+
+
+def _ours(tokenizer: Tokenizer, texts: list[str], special: SpecialTokensInText) -> Iterator[list[int] | TokenizerError]:
+    try:
+        yield from tokenizer.encode_batch(texts, special=special).to_pylist()
+    except TokenizerError:
+        for text in texts:
+            try:
+                yield tokenizer.encode(text, special=special)
+            except TokenizerError as error:
+                yield error
+
+
+def _difference(tokenizer: Tokenizer, name: str, text: str, ours: list[int], theirs: list[int]) -> Difference:
+    at = next(i for i, (one, other) in enumerate(zip_longest(ours, theirs)) if one != other)
+    byte = len(tokenizer.decode_bytes(ours[:at]))
+    around = text.encode()[max(0, byte - _N_CHARACTERS_SHOWN) : byte + _N_CHARACTERS_SHOWN]
+    end = at + _N_IDS_SHOWN
+    return Difference(name, at, byte, ours[at:end], theirs[at:end], around.decode(errors="replace"))
+
+
+def _lines_of(difference: Difference, tokenizer: Tokenizer) -> list[str]:
+    def shown(ids: list[int]) -> str:
+        known = [tokenizer.token_bytes(id) if id <= tokenizer.id_max else b"?" for id in ids]
+        return f"{ids}  {' '.join(repr(token.decode(errors='replace')) for token in known)}"
+
+    return [
+        f"{difference.document}: differs from token {difference.at}, byte {difference.byte} on",
+        f"  tokenmill   {shown(difference.ours)}",
+        f"  tokenizers  {shown(difference.theirs)}",
+        f"  text around {difference.text!r}",
+    ]
+
+
+def documents_of(
+    shards: Sequence[Shard], text_column: str | None, separator: str | None
+) -> Iterator[tuple[str, Batch]]:
+    """Every batch of the shards with its shard's name. Without `text_column`, the text is in the first of the columns text,
+    content and body that a shard has."""
+    for shard in shards:
+        column = text_column or _column(shard, separator)
+        for batch in read_batches(shard, Reading(column, separator=separator)):
+            yield shard.name, batch
+
+
+def _column(shard: Shard, separator: str | None) -> str:
+    for column in COLUMNS:
+        try:
+            next(read_batches(shard, Reading(column, separator=separator)), None)
+        except CorpusError:
+            continue
+        return column
+    return COLUMNS[0]  # reading it raises the error that says what is wrong
+
+
+def reference_of(tokenizer: Tokenizer, path: Path, special: SpecialTokensInText) -> Any:
+    """Loads the tokenizer into the `tokenizers` library, from its own file or folder, or from the saved form of a .tiktoken
+    file."""
+    from tokenizers import Tokenizer as Reference
+
+    with tempfile.TemporaryDirectory() as directory, as_tokenizer_error(str(path)):
+        if path.suffix == ".tiktoken":
+            tokenizer.save(directory)
+            path = Path(directory) / "tokenizer.json"
+        reference = Reference.from_buffer(content_of(path))
+    reference.no_truncation()
+    reference.no_padding()
+    reference.encode_special_tokens = special != "allow"
+    return reference
