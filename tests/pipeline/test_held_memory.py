@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tokenizers import Regex, models, pre_tokenizers
+from tokenizers import Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Library
 
 from tests.builders import character_tokenizers
@@ -23,7 +23,7 @@ from tokenmill.corpus.limits import BATCH_BYTES, VALUE_BYTES_MAX, Limits
 from tokenmill.corpus.reader import ID_BYTES_MAX, read_batches
 from tokenmill.corpus.shards import Shard
 from tokenmill.dataset.group_keys import GroupKeys
-from tokenmill.errors import CorpusError
+from tokenmill.errors import CorpusError, TokenizerError
 from tokenmill.process_memory import resident_bytes
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.tokenizer.tokenizers_engine import TokenizersEngine
@@ -172,6 +172,18 @@ def test_a_library_that_gives_spans_alone_is_asked_for_conversations_alone(tmp_p
     assert tokenizer.memory_bytes("ab " * 1000, 1, True) == 450 * n_tokens
 
 
+def hold_a_tokenizer_of_letters(project: Project) -> None:
+    """A tokenizer that only the library runs, with a token for each letter; and no documents."""
+    library = Library(models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
+    library.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    library.add_special_tokens(SPECIAL)
+    (project.root / "words").mkdir()
+    library.save(str(project.root / "words/tokenizer.json"))
+    project.set(tokenizer={"from": "words"}, encode__end_of_document=None)
+    for path in (project.root / "data/raw").iterdir():
+        path.unlink()
+
+
 @pytest.mark.parametrize("looked_at", ["encode", "first rows: reject", "first rows: chat", "first rows: chat, each"])
 def test_a_document_for_which_a_library_takes_too_much_memory_is_named(
     project: Project, monkeypatch: pytest.MonkeyPatch, looked_at: str
@@ -184,13 +196,7 @@ def test_a_document_for_which_a_library_takes_too_much_memory_is_named(
         return ids_of(engine, text)
 
     monkeypatch.setattr(TokenizersEngine, "_ids", ids_of_a_part)
-    library = Library(models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
-    library.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
-    library.add_special_tokens(SPECIAL)
-    (project.root / "words").mkdir()
-    library.save(str(project.root / "words/tokenizer.json"))
-    for path in (project.root / "data/raw").iterdir():
-        path.unlink()
+    hold_a_tokenizer_of_letters(project)
     text = "ab" * 800_000
     if "chat" in looked_at:
         write_talks(project, "long.jsonl", [[("user", text), ("assistant", "ab")]])
@@ -199,13 +205,50 @@ def test_a_document_for_which_a_library_takes_too_much_memory_is_named(
     else:
         project.write("long.jsonl", [text])
         project.set(encode__special_tokens_in_text="reject" if "reject" in looked_at else "as_text")
-    project.set(tokenizer={"from": "words"}, encode__end_of_document=None, run__memory_mb_max=416, run__workers=1)
+    project.set(run__memory_mb_max=416, run__workers=1)
     done = project.cli("build")
     assert done.returncode == 2
     n_mb = 720 if "chat" in looked_at else 544
     assert f"long.jsonl, row 0: to encode this document the tokenizers library takes about {n_mb} MB" in done.stderr
     assert "leaves 80 MB to a worker" in done.stderr
     assert ("encode: started" in done.stderr) == (looked_at == "encode")
+
+
+@pytest.mark.parametrize("kind", ["text", "chat"])
+def test_a_document_is_judged_again_where_validate_has_less_memory(project: Project, kind: str) -> None:
+    hold_a_tokenizer_of_letters(project)
+    text = "ab" * 150_000
+    if kind == "chat":
+        write_talks(project, "long.jsonl", [[("user", text), ("assistant", "ab")]])
+        project.set(source__messages_column="messages", encode__chat={"template": "chatml"})
+    else:
+        project.write("long.jsonl", [text])
+    project.set(run__memory_mb_max=1500, run__workers=1)
+    project.build()
+    project.set(run__memory_mb_max=416)
+    done = project.cli("build", "--only", "validate", "--force")
+    assert done.returncode == 2
+    assert "long.jsonl, row 0: to encode this document the tokenizers library takes about" in done.stderr
+
+
+def test_an_unwanted_character_is_found_without_the_spans_of_a_long_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = Library(models.BPE({"a": 0, "b": 1}, []))
+    library.normalizer = normalizers.Replace("d", "a")
+    library.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    library.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
+    spans_of, asked = TokenizersEngine.spans, list[int]()
+
+    def spans_of_a_part(engine: TokenizersEngine, text: str) -> list[tuple[int, int]]:
+        asked.append(len(text))
+        return spans_of(engine, text)
+
+    monkeypatch.setattr(TokenizersEngine, "spans", spans_of_a_part)
+    with pytest.raises(TokenizerError, match="no token for 'c', or a byte of it, at character 150001"):
+        tokenizer.encode("a" * 150_001 + "c" + "b" * 50_000)
+    assert max(asked) < 100_000
 
 
 @pytest.mark.parametrize("chat", [{"mask": "none"}, {"turns": "each"}])

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from tokenmill.artifacts.golden import Encode, sample_engines
 from tokenmill.chat.answers import AnswerCounts, added
 from tokenmill.chat.chat_encoder import ChatEncoder
+from tokenmill.chat.library_memory import check_encoding
 from tokenmill.chat.rendering import ChatSettings
 from tokenmill.checks.chat_checks import samples_in
 from tokenmill.checks.findings import Finding, WrongRowError, of_error
@@ -126,6 +127,8 @@ def check_file(file: DocumentsFile, advance: Advance, folder: Path) -> FileFacts
     kept = None if file.unit is None else kept_of(file.unit, file.rules.limits)
     with unit_index(folder / UNIT_INDEX_FILE, first_rows, has_names, _groups(file), has_mask, kept) as add_to_index:
         for span in aligned(expected, shards, read_tokens(tokens)):
+            if judge.has_source:
+                check_encoding(judge.tokenizer, judge.chat, span.documents, file.rules.limits, span.place)
             found = check_span(span, judge)
             n_sampled += check_sample(span, judge, file.sample)
             counts.add_counted(found.counts)

@@ -36,6 +36,10 @@ class Span:
         found: int = self.documents.rows()[i].as_py()
         return found
 
+    def place(self, i: int) -> str:
+        """The name of the i-th document."""
+        return f"{self.shard(i)}, row {self.row(i)}"
+
     def wrong(self, i: int, what: str) -> WrongRowError:
         """The error for the i-th row. `what`: how it differs from its document."""
         return WrongRowError(self.shard(i), self.row(i), what)

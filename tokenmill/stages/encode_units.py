@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from tokenmill.chat.answers import AnswerCounts, added
 from tokenmill.chat.isolated import Request
+from tokenmill.chat.library_memory import check_encoding
 from tokenmill.config.chat_params import StopToken
 from tokenmill.config.encode_params import Encode
 from tokenmill.config.source_params import Source
@@ -38,7 +39,7 @@ from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.unit_content import content
 from tokenmill.rounds import Task
 from tokenmill.stages.encode_chat import check_stopped, is_sure
-from tokenmill.stages.encoder import Encoder, check_encoding
+from tokenmill.stages.encoder import Encoder
 from tokenmill.stages.refusals import refused_in
 from tokenmill.storage.unit_store import UnitStore, unit_key
 

@@ -1,6 +1,5 @@
 """encode: the tokenizers of a build, each with how it encodes a document."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,10 +7,8 @@ from tokenmill.artifacts.golden import checked_tokenizer
 from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.config.chat_params import Turns
 from tokenmill.config.encode_params import Encode
-from tokenmill.corpus.limits import Limits
-from tokenmill.corpus.reader import Batch
 from tokenmill.dataset.entries import ChatEntry
-from tokenmill.errors import CorpusError, ParamsError
+from tokenmill.errors import ParamsError
 from tokenmill.layout import TOKENIZER_DIRECTORY
 from tokenmill.special_tokens import listed
 from tokenmill.stages.encode_chat import chat_encoder, chat_entry
@@ -32,26 +29,6 @@ class Encoder(NamedTuple):
     def turns(self) -> Turns | None:
         """encode.chat.turns; None for texts."""
         return None if self.entry is None else self.entry.turns
-
-
-def check_encoding(
-    tokenizer: Tokenizer, chat: ChatEncoder | None, batch: Batch, limits: Limits, place: Callable[[int], str]
-) -> None:
-    """Raises CorpusError for a document of a batch for which the tokenizers library would take too much memory: where it encodes,
-    and for the masks of conversations. `chat`: the encoder of conversations; None for texts. `place`: gives the name of a document
-    by its number in the batch."""
-    most, with_spans = limits.encoding_bytes_max, chat is not None and chat.asks_spans
-    if most is None or not tokenizer.asks_library(with_spans):
-        return
-    for i, text in enumerate(batch.digested):
-        if (n_bytes := tokenizer.memory_bytes(text.as_py(), most, with_spans)) > most:
-            raise CorpusError(
-                place(i),
-                f"to encode this document the tokenizers library takes about {n_bytes / 1e6:,.0f} MB of memory; "
-                f"run.memory_mb_max leaves {most / 1e6:,.0f} MB to a worker for one.",
-                "Raise run.memory_mb_max, lower run.workers, or cut the document.",
-                code="TM206",
-            )
 
 
 def read_encoders(root: Path, params: Encode, cache_mb_max: int) -> tuple[Encoder, dict[int, Encoder]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tokenmill import _core
 from tokenmill.chat.chat_encoder import ChatEncoder
+from tokenmill.chat.library_memory import check_encoding
 from tokenmill.config.source_params import Source
 from tokenmill.corpus.bad_documents import (
     N_FOUND_MAX,
@@ -36,7 +37,6 @@ from tokenmill.errors import (
     SpecialTokenError,
     UnitTimeoutError,
 )
-from tokenmill.stages.encoder import check_encoding
 from tokenmill.stages.refusals import refused_in
 from tokenmill.tokenizer.tokenizer import Tokenizer
 

@@ -5,7 +5,7 @@ import os
 import re
 import tempfile
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -121,8 +121,7 @@ class TokenizersEngine:
         if self._unwanted.isdisjoint(ids):
             return
         unwanted = {self._missing_id} if self._missing_id in ids else self._control.keys()
-        i, id = next((i, id) for i, id in enumerate(ids) if id in unwanted)
-        start, end = self.spans(text)[i]
+        id, start, end = self._first_of(unwanted, ids, text)
         if id == self._missing_id:
             raise TokenizerError(
                 "",
@@ -136,6 +135,17 @@ class TokenizersEngine:
             f"{start}.",
             "Remove that text, or allow special tokens in text.",
         )
+
+    def _first_of(self, unwanted: Collection[int], ids: list[int], text: str) -> tuple[int, int, int]:
+        """The first of these ids in the ids of the text, and the characters that it covers. Looked for in pieces first, because
+        spans of the whole text take more memory than its ids."""
+        for at in range(0, len(text) if len(text) > _COUNTED_CHARS else 0, _COUNTED_CHARS):
+            piece = text[at : at + _COUNTED_CHARS]
+            for id, (start, end) in zip(self._ids(piece), self.spans(piece), strict=True):
+                if id in unwanted:
+                    return id, at + start, at + end
+        i, id = next((i, id) for i, id in enumerate(ids) if id in unwanted)
+        return id, *self.spans(text)[i]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """For each id of the text, the characters that it covers: from the first up to, not including, the second."""
