@@ -10,7 +10,7 @@ import pytest
 from tests.builders.teams import Said, Team, cli, commit, copied, keys, make_team, run
 from tests.conftest import Project, new_project
 from tokenmill import Tokenizer
-from tokenmill.errors import VersionsError
+from tokenmill.errors import TokenmillDeprecationWarning, VersionsError
 from tokenmill.storage.atomic import sha256_directory
 
 
@@ -224,7 +224,8 @@ def test_a_directory_whose_golden_vectors_are_of_another_tokenizer_is_named(team
 def test_python_loads_a_version(published: Team) -> None:
     expected = Tokenizer.load(published.project.root / "data/tokenizer")
     for reference in ("tokenizer@v1.0.0", "tokenizer@prod"):
-        loaded = Tokenizer.load(reference, repo=published.bare, public_key=published.bare.parent / "pub.pem")
+        with pytest.warns(TokenmillDeprecationWarning, match="Fetch the version with `tokenmill fetch`"):
+            loaded = Tokenizer.load(reference, repo=published.bare, public_key=published.bare.parent / "pub.pem")
         assert loaded.digest == expected.digest
     run(published.project.root, "git", "tag", "tokenizer#prod!#2")  # GTO's tag for a stage that is taken away
     run(published.project.root, "git", "tag", "tokenizer#dev#3")

@@ -58,8 +58,8 @@ def compare(
 ) -> tuple[dict[str, Any], list[str]]:
     """What was compared, as JSON values, with the first difference or None; and the lines that say it.
 
-    `path`: as for `Tokenizer.load`, with the `pattern` of a .tiktoken file. `files`: of documents, or folders of them. `special`:
-    not reject. Raises TokenizerError, PatternError and CorpusError.
+    `path`: as for `Tokenizer.load`, with the `pattern` of a .tiktoken file. `files`: files of documents, or folders of them.
+    `special`: as_text or allow. Raises TokenizerError, PatternError and CorpusError.
     """
     tokenizer = Tokenizer.load(path, pattern=pattern)
     reference = reference_of(tokenizer, path, special)

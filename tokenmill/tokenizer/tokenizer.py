@@ -6,6 +6,7 @@ import json
 import operator
 import reprlib
 import sys
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache, partial
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from tokenmill import _core
 from tokenmill.arguments import at_least, threads_or_all
-from tokenmill.errors import CorpusError, SpecialTokenError, TokenizerError
+from tokenmill.errors import CorpusError, SpecialTokenError, TokenizerError, TokenmillDeprecationWarning
 from tokenmill.pretokenizers import patterns
 from tokenmill.pretokenizers.json_steps import BeyondCore
 from tokenmill.special_tokens import Refusal, SpecialTokensInText, check_policy
@@ -103,18 +104,19 @@ class Tokenizer:
         repo: str | Path | None = None,
         public_key: str | Path | None = None,
     ) -> Tokenizer:
-        """The tokenizer in a directory, in a tokenizer.json, or in a .tiktoken file; with `repo`, a version.
+        """The tokenizer in a directory, in a tokenizer.json, or in a .tiktoken file.
 
         A directory is read as AutoTokenizer of transformers reads it: the files beside its tokenizer.json may add tokens and change
         how text is split. A tokenizer.json that `path` names counts alone.
 
         `pattern` (a name or a regex) and `special_tokens` (ids by text) belong to a .tiktoken file, which contains neither.
         `cache_mb_max`: the largest size of the pre-token cache for all threads together, in MB (10^6 bytes); it changes no id.
-        `repo`: the git repository (URL or path) in which `path` is a published version, such as "tokenizer@v1.2.0"; it is
-        fetched through DVC. `public_key`: the key that must have signed the version. Raises TokenizerError, PatternError or
-        VersionsError.
+        `repo` and `public_key` are deprecated: the git repository (URL or path) in which `path` is a published version, such as
+        "tokenizer@v1.2.0", and the key that must have signed it. Raises TokenizerError, PatternError or VersionsError.
         """
         if repo is not None:
+            fix = "Fetch the version with `tokenmill fetch`, and load its folder."
+            warnings.warn(TokenmillDeprecationWarning("Tokenizer.load(repo=…)", "0.5.0", fix), stacklevel=2)
             return cls._from_version(str(path), str(repo), public_key, cache_mb_max)
         cache_mb_max = at_least(0, cache_mb_max, "cache_mb_max")
         file = file_of(Path(path))

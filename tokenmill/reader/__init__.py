@@ -1,1 +1,0 @@
-"""The place where the reader was before it became the package tokenmill_reader."""
