@@ -1,10 +1,11 @@
 """What a signal has to wait for: calls of the core and of the `tokenizers` library, in all threads, and Python's import lock.
 Nothing stops a call of the library."""
 
+import _thread
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from threading import Timer
+from contextlib import contextmanager, suppress
+from time import sleep
 from types import FrameType
 from typing import Any
 
@@ -15,6 +16,7 @@ Handler = Callable[[int, FrameType | None], Any]
 _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 _AGAIN_S = 0.02
 _of_the_library: list[str] = []
+_deferred: list[int] = []  # signals that are sent again
 
 
 @contextmanager
@@ -45,9 +47,26 @@ class OutsideImports:
         self._handler = handler
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if frame is not None and frame.f_code.co_filename == _IMPORT_SYSTEM:
-            again = Timer(_AGAIN_S, os.kill, (os.getpid(), number))
-            again.daemon = True
-            again.start()
-        else:
+        if not _is_importing(frame):
             self._handler(number, frame)
+            return
+        if number in _deferred:
+            return
+        _deferred.append(number)
+        if len(_deferred) == 1:  # else a thread has begun
+            with suppress(RuntimeError):  # the system gives no thread
+                # threading.Thread would wait here for its thread, in Python, where the next signal may arrive.
+                _thread.start_new_thread(_send_again, ())
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether the import system was interrupted; also while this module deferred another signal."""
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename == _IMPORT_SYSTEM
+
+
+def _send_again() -> None:
+    while _deferred:
+        sleep(_AGAIN_S)
+        os.kill(os.getpid(), _deferred.pop(0))

@@ -10,7 +10,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 TOKEN = "hf_aWordForTests"
 DATASET = "/datasets/org/name"
@@ -19,7 +19,8 @@ _LARGE_BYTES = 1000
 
 class Hub:
     """`folder`: the files of the last commit. `asked`: the paths that were asked for. `kept`: the large files that were sent, by
-    their digests. `n_commits`: also of others. `failing`: the status of the next answers to commits."""
+    their digests. `n_commits`: also of others. `failing`, `failing_lists`: the status of the next answers to commits, and to
+    lists of files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -28,6 +29,7 @@ class Hub:
         self.kept: dict[str, bytes] = {}
         self.n_commits = 1
         self.failing: list[int] = []
+        self.failing_lists: list[int] = []
 
     @property
     def commit(self) -> str:
@@ -58,6 +60,8 @@ class _Answers(BaseHTTPRequestHandler):
         elif path.startswith(f"/api{DATASET}/revision/"):
             self.answer(404, {}, "RevisionNotFound")
         elif path.startswith(below := f"/api{DATASET}/tree/{commit}/"):
+            if self.hub.failing_lists:
+                return self.answer(self.hub.failing_lists.pop(), {})
             self.answer(200, self.tree(path.removeprefix(below)))
         elif path.startswith(below := f"{DATASET}/resolve/{commit}/"):
             first, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
@@ -65,6 +69,7 @@ class _Answers(BaseHTTPRequestHandler):
             self.answer(206, content[int(first) : int(last) + 1])
         else:
             self.answer(404, {}, "EntryNotFound")
+        return None
 
     def tree(self, below: str) -> list[dict[str, Any]]:
         found = []
@@ -89,7 +94,12 @@ class _Answers(BaseHTTPRequestHandler):
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":
             self.answer(401, {}, "RepoNotFound")
         elif path == f"/api{DATASET}/preupload/main":
-            self.answer(200, {"files": [self.mode(one) for one in json.loads(content)["files"]]})
+            asked = json.loads(content)
+            is_ignored = "gitIgnore" not in asked  # a .gitignore in the dataset names all files
+            self.answer(200, {"files": [self.mode(one) | {"shouldIgnore": is_ignored} for one in asked["files"]]})
+        elif path == f"/api{DATASET}/paths-info/{self.hub.commit}":
+            [name] = parse_qs(content.decode())["paths"]
+            self.answer(200, [one for one in self.tree("") if one["path"] == name])
         elif path == f"{DATASET}.git/info/lfs/objects/batch":
             self.answer(200, {"objects": [self.place(one) for one in json.loads(content)["objects"]]})
         else:
@@ -98,7 +108,7 @@ class _Answers(BaseHTTPRequestHandler):
 
     def mode(self, file: dict[str, Any]) -> dict[str, Any]:
         mode = "lfs" if file["size"] > _LARGE_BYTES else "regular"
-        return {"path": file["path"], "uploadMode": mode, "shouldIgnore": False}
+        return {"path": file["path"], "uploadMode": mode}
 
     def place(self, asked: dict[str, Any]) -> dict[str, Any]:
         action = {"upload": {"href": f"{self.hub.url}/kept/{asked['oid']}"}}

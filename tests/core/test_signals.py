@@ -5,11 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from types import FunctionType
 
 import pytest
 
 from tests.builders.import_lock import HOLDS_THE_IMPORT_LOCK
 from tests.times import PATIENCE_S
+from tokenmill import calls
 
 PREPARE = """
 N_WORDS = 100
@@ -100,6 +103,28 @@ sys.exit(cli.main(["check", "tokenizer.json"]))
         "free\n",
         f"tokenmill: {word}.\n",
     )
+
+
+def test_a_second_signal_while_one_is_put_off_is_put_off_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    handled, sent = list[int](), list[int]()
+    handler = calls.OutsideImports(lambda number, _frame: handled.append(number))
+
+    def begin(send: Callable[[], None], _arguments: tuple[()]) -> None:
+        handler(signal.SIGTERM, sys._getframe(1))  # arrives while the first is put off
+        handler(signal.SIGINT, sys._getframe(1))
+        send()
+
+    monkeypatch.setattr(calls._thread, "start_new_thread", begin)
+    monkeypatch.setattr(calls.os, "kill", lambda _process, number: sent.append(number))
+
+    def interrupted() -> None:
+        handler(signal.SIGTERM, sys._getframe())
+
+    code = interrupted.__code__.replace(co_filename="<frozen importlib._bootstrap>")
+    FunctionType(code, globals(), closure=interrupted.__closure__)()
+    assert (handled, sent) == ([], [signal.SIGTERM, signal.SIGINT])
+    handler(signal.SIGTERM, sys._getframe())
+    assert handled == [signal.SIGTERM]
 
 
 def test_a_command_that_waits_for_ever_after_a_signal_is_ended() -> None:

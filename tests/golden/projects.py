@@ -33,16 +33,16 @@ def documents(project: Project, *names: str) -> None:
         project.write(name, texts(name, 30))
 
 
-def rows(project: Project, name: str, some: list[dict[str, Any]]) -> None:
+def rows(project: Project, name: str, documents: list[dict[str, Any]]) -> None:
     """A file of these rows: JSON lines, Parquet or csv."""
     path = project.root / "data/raw" / name
     if name.endswith(".parquet"):
-        pq.write_table(pa.Table.from_pylist(some), path)
+        pq.write_table(pa.Table.from_pylist(documents), path)
     elif name.endswith(".csv"):
-        lines = [",".join(some[0]), *(",".join(str(value) for value in row.values()) for row in some)]
+        lines = [",".join(documents[0]), *(",".join(str(value) for value in row.values()) for row in documents)]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     else:
-        path.write_text("".join(json.dumps(row) + "\n" for row in some), encoding="utf-8")
+        path.write_text("".join(json.dumps(row) + "\n" for row in documents), encoding="utf-8")
 
 
 def every_format(project: Project) -> None:
@@ -102,7 +102,7 @@ def pairs(project: Project) -> None:
     (project.root / "data/raw/b.jsonl").unlink()
     answers = [("the cat?", "it sat", "the dog"), ("log?", "no <|im_end|> 🙂", "no"), ("mat?", "on", "on the log")]
     names = ("prompt", "chosen", "rejected")
-    rows(project, "a.jsonl", [{"id": f"p{i}", **dict(zip(names, some, strict=True))} for i, some in enumerate(answers)])
+    rows(project, "a.jsonl", [{"id": f"p{i}", **dict(zip(names, pair, strict=True))} for i, pair in enumerate(answers)])
     project.set(
         source__messages_column=None,
         source__pair={name: name for name in names},
@@ -122,12 +122,12 @@ def prompts(project: Project) -> None:
 
 def left_out_and_kept(project: Project) -> None:
     documents(project)
-    some = [
+    crawled = [
         {"id": f"r{i}", "text": text, "lang": ("en", "de")[i % 2], "site": f"site {i % 5}"}
         for i, text in enumerate(texts("r", 30))
     ]
     for name, start in (("a.jsonl", 0), ("b.parquet", 10), ("c.csv", 20)):
-        rows(project, name, some[start : start + 10])
+        rows(project, name, crawled[start : start + 10])
     with (project.root / "data/raw/a.jsonl").open("a", encoding="utf-8") as file:
         file.write("no json\n")
     (project.root / "drop.csv").write_text("id,reason\nr3,asked\nr14,spam\n", encoding="utf-8")

@@ -282,10 +282,12 @@ def test_a_signal_during_the_wait_for_the_import_lock_leaves_it_free(server: Ser
 from tokenmill.orchestration.settings import quiet_environment
 quiet_environment()
 from prefect import flow
+from prefect.utilities import engine
 from tokenmill.orchestration.watch import watched
 @flow(persist_result=False)
 def work():
     with watched():
+        assert engine.is_prefect_sigterm_handler_installed()  # else Prefect's runner would not trust the process to end
         import_meanwhile()
 work()
 """

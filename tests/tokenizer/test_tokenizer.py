@@ -600,7 +600,7 @@ def test_a_missing_file_is_named_with_its_neighbours(tmp_path: Path) -> None:
         Tokenizer.load(tmp_path)
     with pytest.raises(TokenizerError, match="no such file"):
         Tokenizer.load(tmp_path / "a/b/c.json")
-    with pytest.raises(TokenizerError, match="A published version is loaded with repo="):
+    with pytest.raises(TokenizerError, match="Fetch a published version with `tokenmill fetch`"):
         Tokenizer.load("tokenizer@v1")
 
 

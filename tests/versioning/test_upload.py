@@ -237,7 +237,7 @@ def test_another_manifest_under_the_same_name_is_refused(team: Team, bucket: str
     objects.delete([f"{done['url']}/tokens/manifest.json"])
     assert objects.put_new(f"{done['url']}/tokens/manifest.json", b"{}")
     said = cli(team.project, "upload", PLACE)
-    assert said.returncode == 2 and "differs from the manifest of" in said.stderr
+    assert said.returncode == 2 and "differs from the manifest of this dataset" in said.stderr
     assert objects.get(f"{done['url']}/tokens/manifest.json") == b"{}"
 
 

@@ -57,6 +57,10 @@ def test_a_dataset_goes_to_a_hub_in_one_commit_and_comes_back(team: Team, hub: H
     mended = run(team, hub, "upload", PLACE)
     assert mended.returncode == 0 and "1 sent" in mended.stderr, mended.stderr
 
+    (hub.folder / "sets" / digest[:16] / "upload.json").unlink()
+    assert run(team, hub, "upload", PLACE).returncode == 0
+    assert (hub.folder / "sets" / digest[:16] / "upload.json").exists()
+    hub.failing_lists = [503]
     back = run(team, hub, "download", done.stdout.strip(), str(tmp_path / "back"))
     assert back.returncode == 0, back.stderr
     assert files_of(tmp_path / "back") == there
@@ -67,15 +71,17 @@ def test_a_dataset_goes_to_a_hub_in_one_commit_and_comes_back(team: Team, hub: H
 
 
 def test_commits_that_fail_or_meet_another_one_are_made_again(team: Team, hub: Hub, tmp_path: Path) -> None:
-    hub.failing = [503, 412]  # 412: somebody else has committed meanwhile
+    hub.failing, hub.failing_lists = [503, 412], [503]  # 412: somebody else has committed meanwhile
     code = f"""
 from pathlib import Path
 from tokenmill.versioning import upload
 upload._N_IN_COMMIT = 10
-print(upload.upload(Path(), "{PLACE}").url)
+done = upload.upload(Path(), "{PLACE}")
+print(sum(done.files.values()) - done.files["sent"], done.url)
 """
     done = team.project.run(sys.executable, "-c", code, **hub.environment(tmp_path / "home"))
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"0 {PLACE}/"), "all files are said to be sent"
     folder = hub.folder / "sets" / done.stdout.strip().rpartition("/")[2]
     assert files_of(folder) == files_of(team.project.root / "data")
     assert hub.n_commits > 3
@@ -91,6 +97,25 @@ def test_another_manifest_is_not_overwritten(team: Team, hub: Hub) -> None:
     done = run(team, hub, "upload", PLACE)
     assert done.returncode == 2 and "nothing is overwritten" in done.stderr
     assert path.read_text() == "{}"
+
+
+def test_a_manifest_that_comes_meanwhile_is_not_overwritten(team: Team, hub: Hub, tmp_path: Path) -> None:
+    digest = json.loads((team.project.root / "data/tokens/manifest.json").read_text())["digest"]
+    path = hub.folder / "sets" / digest[:16] / "tokens/manifest.json"
+    code = f"""
+from pathlib import Path
+from tokenmill.versioning import upload
+def commit_another(*arguments):
+    path = Path({str(path)!r})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("other")
+    return wrong_file(*arguments)
+wrong_file, upload.wrong_file = upload.wrong_file, commit_another
+upload.upload(Path(), "{PLACE}")
+"""
+    done = team.project.run(sys.executable, "-c", code, **hub.environment(tmp_path / "home"))
+    assert "nothing is overwritten" in done.stderr
+    assert path.read_text() == "other"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from tokenmill.tokenizer.tokenizers_engine import as_tokenizer_error
 COLUMNS = ("text", "content", "body")
 """The columns of the text that are tried, in this order, if none is named."""
 
+_KEY = "source.text_column in params.yaml"
 _N_IDS_SHOWN = 8
 _N_CHARACTERS_SHOWN = 40
 
@@ -69,9 +70,9 @@ def compare(
     try:
         difference = first_difference(tokenizer, reference, documents, special, compared)
     except CorpusError as error:
-        what, fix = (
-            words.replace("source.text_column in params.yaml", "--text-column") for words in (error.what, error.fix)
-        )
+        if _KEY not in str(error):
+            raise
+        what, fix = error.what.replace(_KEY, "--text-column"), error.fix.replace(_KEY, "--text-column")
         raise CorpusError(error.where, what, fix, code=error.code) from None
     if not compared.n_documents:
         raise CorpusError(", ".join(files), "no documents; expected some to compare.")

@@ -3,4 +3,5 @@
 import sys
 
 if __name__ == "__main__":
-    sys.exit("python -m tokenmill.analysis.validate_encoder is gone. Run `tokenmill check TOKENIZER --against FILES`.")
+    print("This command is gone. Run `tokenmill check TOKENIZER --against FILES`.", file=sys.stderr)
+    sys.exit(2)

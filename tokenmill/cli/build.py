@@ -68,7 +68,12 @@ def add_commands(commands: "Commands") -> None:
     )
     check.add_argument("tokenizer", type=Path, help="a directory with tokenizer.json, such a file, or a .tiktoken file")
     check.add_argument("--pattern", help="how a .tiktoken file's text is split: a name or a regex")
-    check.add_argument("--against", nargs="+", metavar="FILES", help="files of documents, or folders of them")
+    check.add_argument(
+        "--against",
+        nargs="+",
+        metavar="FILES",
+        help="files of documents, or folders of them; name the tokenizer before",
+    )
     for name, metavar, words in (
         (
             "--text-column",

@@ -116,13 +116,13 @@ def _unlike(name: str, dataset: str) -> ParamsError:
 def _diff_tokenizers(asked: argparse.Namespace) -> Answer:
     from tokenmill.analysis.compare import compare, lines_of, scripts_of
     from tokenmill.tokenizer.tokenizer import Tokenizer
-    from tokenmill.versioning.registry import is_reference
+    from tokenmill.versioning.registry import is_reference, load_version
 
     def load(name: str) -> Tokenizer:
         try:
-            return Tokenizer.load(
-                name, repo=asked.repository if is_reference(name) and not Path(name).exists() else None
-            )
+            if is_reference(name) and not Path(name).exists():
+                return load_version(name, asked.repository)
+            return Tokenizer.load(name)
         except TokenizerError as error:
             if not Path(name).is_dir() or (Path(name) / TOKENIZER_FILE).exists():
                 raise

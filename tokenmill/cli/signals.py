@@ -19,8 +19,8 @@ _AGAIN_S = 0.05
 _ENDS_S = 1.0
 """The time that the main thread has to take a signal, and that calls have to end. Most calls of the core need milliseconds."""
 _LAST_S = 120.0
-"""The time in which a command ends after a signal. An exception right after a lock was taken may leave it taken; who waits for it
-then waits for ever."""
+"""The most time between a signal and the command's end. An exception right after a lock was taken may leave it taken; who waits for
+it then waits for ever."""
 
 
 class Ending:
@@ -103,7 +103,7 @@ class Ending:
                     if monotonic() < end_s:
                         continue
                     end_s += _ENDS_S
-                    if (is_ours and not self.received) or n_running() or (self.received and monotonic() > last_s):
+                    if (is_ours and not self.received) or n_running() or monotonic() > last_s:
                         sys.stdout = sys.__stdout__
                         self._stdout.restore()
                         code = self.tell(exception_of(number[0]))

@@ -17,8 +17,9 @@ from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed
+from prefect.utilities import engine
 
-from tokenmill.calls import Handler, OutsideImports
+from tokenmill.calls import OutsideImports
 from tokenmill.console import Progress, console, say
 from tokenmill.errors import Terminated
 from tokenmill.orchestration.server import FAILURES, Server
@@ -42,8 +43,7 @@ def watched() -> Iterator[FlowWork]:
     Meanwhile the artifacts tokenmill-STAGE show the progress of each stage. An unreachable server does not stop the work.
     """
     server = Server.current()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, OutsideImports(cast(Handler, signal.getsignal(signal.SIGTERM))))
+    _let_signals_wait_for_imports()
     ended, cancelled = threading.Event(), threading.Event()
     watch = threading.Thread(target=_watch, args=(server, UUID(flow_run.id), ended, cancelled), daemon=True)
     watch.start()
@@ -61,6 +61,18 @@ def watched() -> Iterator[FlowWork]:
         server.keep(outcome)
         if not server.is_gone:
             watch.join(_LAST_WORD_S_MAX)
+
+
+def _let_signals_wait_for_imports() -> None:
+    """Puts OutsideImports around Prefect's handler, also where Prefect compares it with the one that is installed."""
+    theirs = getattr(engine, "_prefect_sigterm_handler", None)
+    if theirs is None or isinstance(theirs, OutsideImports):
+        return
+    ours = OutsideImports(theirs)
+    is_installed = signal.getsignal(signal.SIGTERM) is theirs
+    engine._prefect_sigterm_handler = ours  # type: ignore[assignment]
+    if is_installed and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, ours)
 
 
 def end_what_was_cancelled(flow: Any, flow_run: Any, state: Any) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TypeVar
@@ -29,6 +30,7 @@ from tokenmill.storage.atomic import (
 )
 from tokenmill.storage.links import NO_LINK
 from tokenmill.storage.object_file import BLOCK_BYTES, ObjectFile
+from tokenmill.storage.retries import with_patience
 from tokenmill.storage.urls import StoredObject, refuse_password
 from tokenmill_reader.regular_files import open_regular, read, sha256_file
 from tokenmill_reader.urls import is_url, local_path, place
@@ -63,7 +65,8 @@ def list_objects(folder: str) -> list[StoredObject]:
 def list_files(folder: str) -> dict[str, StoredObject]:
     """The files below a folder, at any depth, by their names relative to it, in the order of the names."""
     if is_url(folder):
-        found = {one.url.removeprefix(f"{folder}/"): one for one in list_objects(folder)}
+        listed = with_patience(partial(list_objects, folder)) if is_hub(folder) else list_objects(folder)
+        found = {one.url.removeprefix(f"{folder}/"): one for one in listed}
     else:
         found = {path.relative_to(folder).as_posix(): _stored(path) for path in files_below(Path(folder))}
     return dict(sorted(found.items()))
@@ -110,7 +113,7 @@ def sha256_of(file: str) -> str | None:
 def get(file: str) -> bytes:
     """The bytes of a small file. Raises CorpusError or FileNotFoundError if there is none."""
     if is_hub(file):
-        return hub.get(file)
+        return with_patience(partial(hub.get, file))
     return objects.get(file) if is_url(file) else read(Path(file))
 
 

@@ -117,7 +117,9 @@ class Tokenizer:
         if repo is not None:
             fix = "Fetch the version with `tokenmill fetch`, and load its folder."
             warnings.warn(TokenmillDeprecationWarning("Tokenizer.load(repo=…)", "0.5.0", fix), stacklevel=2)
-            return cls._from_version(str(path), str(repo), public_key, cache_mb_max)
+            from tokenmill.versioning.registry import load_version
+
+            return load_version(str(path), str(repo), None if public_key is None else Path(public_key), cache_mb_max)
         cache_mb_max = at_least(0, cache_mb_max, "cache_mb_max")
         file = file_of(Path(path))
         return cls.of(read_model(Path(path), pattern, special_tokens), str(file), cache_mb_max)
@@ -128,17 +130,6 @@ class Tokenizer:
         if isinstance(model, Model):
             return cls(model, place, cache_mb_max)
         return cls._of_foreign(model, place, cache_mb_max)
-
-    @classmethod
-    def _from_version(cls, reference: str, repo: str, public_key: str | Path | None, cache_mb_max: int) -> Tokenizer:
-        from tempfile import TemporaryDirectory
-
-        from tokenmill.versioning.registry import fetch_tokenizer, find_version, parse_reference
-
-        version = find_version(repo, parse_reference(reference), Path.cwd())
-        with TemporaryDirectory(prefix="tokenmill-") as folder:
-            fetch_tokenizer(version, Path(folder) / "tokenizer", None if public_key is None else Path(public_key))
-            return cls.load(Path(folder) / "tokenizer", cache_mb_max=cache_mb_max)
 
     @classmethod
     def _of_foreign(cls, model: ForeignModel, place: str, cache_mb_max: int) -> Tokenizer:

@@ -15,6 +15,7 @@ from tokenmill.console import say
 from tokenmill.errors import ParamsError, VersionsError, did_you_mean
 from tokenmill.storage.atomic import files_of, md5_file, sha256_directory, write_directory
 from tokenmill.storage.urls import refuse_password
+from tokenmill.tokenizer.tokenizer import CACHE_MB_MAX, Tokenizer
 from tokenmill.versioning import git
 from tokenmill.versioning.dvc_repository import innermost, quiet_environment, quiet_logs
 from tokenmill.versioning.foreign_remote import Store, root_of, stores_of
@@ -208,6 +209,17 @@ def fetch_tokenizer(version: Version, directory: Path, public_key: Path | None =
     fetch_version(version, directory, public_key)
     if not (directory / "tokenizer.json").is_file():
         raise VersionsError(f"{version} from {version.repository} is not a tokenizer: it has no tokenizer.json.")
+
+
+def load_version(
+    reference: str, repository: str, public_key: Path | None = None, cache_mb_max: int = CACHE_MB_MAX
+) -> Tokenizer:
+    """A published tokenizer. `reference`: such as tokenizer@v1.2.0. `repository`: the URL or path of its git repository.
+    `public_key`: the key that must have signed it. Raises VersionsError, ParamsError, TokenizerError."""
+    version = find_version(repository, parse_reference(reference), Path.cwd())
+    with tempfile.TemporaryDirectory(prefix="tokenmill-") as folder:
+        fetch_tokenizer(version, Path(folder) / "tokenizer", public_key)
+        return Tokenizer.load(Path(folder) / "tokenizer", cache_mb_max=cache_mb_max)
 
 
 def read_at(root: Path, revision: str, path: str) -> bytes | None:

@@ -1,5 +1,6 @@
 """Uploads the dataset of a project to a place: all its files, and its manifest last."""
 
+import hashlib
 import json
 import tempfile
 from collections import Counter
@@ -81,7 +82,7 @@ def upload(root: Path, place: str) -> Uploaded:
     content = read(root / TOKENS_DIRECTORY / MANIFEST_FILE)
     with progress("upload", sum(file.n_bytes for file in files), "bytes") as now:
         if anywhere.is_hub(folder):
-            done = with_patience(lambda: _committed(data, folder, files, facts, content, now))
+            done = _committed(data, folder, files, {UPLOAD_FILE: facts, MANIFEST: content}, now)
         else:
             _put_facts(folder, facts)  # first, because a folder with a new file does not count as a leftover
             anywhere.remove_left_over(folder)
@@ -89,8 +90,8 @@ def upload(root: Path, place: str) -> Uploaded:
             transfer = _Transfer(data, folder, there, held, now, Semaphore(_N_SENT_AT_ONCE))
             done = list(anywhere.at_once(transfer.bring, files))
             _check_arrived(folder, files)
-            if not anywhere.put_new(f"{folder}/{MANIFEST}", content):
-                _refuse_other(folder, content)
+            if not anywhere.put_new(f"{folder}/{MANIFEST}", content) and manifest_content(folder) != content:
+                raise _other_manifest(folder)
     _record(root, manifest.digest, folder, md5)
     sent = sum(file.n_bytes for file, how in zip(files, done, strict=True) if how == "sent")
     n_files = Counter(done)
@@ -135,18 +136,26 @@ class _Transfer:
 
 
 def _committed(
-    data: Path, folder: str, files: Sequence[DatasetFile], facts: bytes, content: bytes, now: Progress
+    data: Path, folder: str, files: Sequence[DatasetFile], last: Mapping[str, bytes], now: Progress
 ) -> list[How]:
-    """Brings the files that a hub's folder lacks into it in commits, of which the last one has the manifest. If a commit fails, the
-    hub still keeps the bytes of large files, and is not sent them again."""
+    """Brings the files that a hub's folder lacks into it in commits. `last`: the files of the last commit, by their names, of which
+    one is the manifest."""
+
+    def refuse_other(name: str, content: bytes) -> None:
+        if name == MANIFEST and content != last[MANIFEST]:
+            raise _other_manifest(folder)
+
+    def commit(some: Mapping[str, Path | bytes]) -> None:
+        hub.commit_files(folder, some, f"Dataset {folder.rpartition('/')[2]}", refuse_other, now.add)
+
     there = anywhere.list_files(folder)
     if MANIFEST in there:
-        _refuse_other(folder, content)
+        refuse_other(MANIFEST, anywhere.get(f"{folder}/{MANIFEST}"))
     done: list[How] = []
     new: dict[str, Path | bytes] = {}
     for file in files:
-        path, found = data / file.name, there.get(file.name)
-        if found is not None and hub.is_same(found, path, file.sha256):
+        path, stored = data / file.name, there.get(file.name)
+        if stored is not None and hub.is_same(stored, path, file.sha256):
             now.skip(file.n_bytes)
             done.append("there")
             continue
@@ -155,23 +164,24 @@ def _committed(
         new[file.name] = path
         done.append("sent")
         if len(new) == _N_IN_COMMIT:
-            hub.commit_files(folder, new, f"Files of {folder.rpartition('/')[2]}", now.add)
+            commit(new)
             new = {}
-    if new or MANIFEST not in there:
-        last = {UPLOAD_FILE: facts, MANIFEST: content}
-        hub.commit_files(folder, new | last, f"Dataset {folder.rpartition('/')[2]}", now.add)
+    is_last_there = all(
+        name in there and hub.is_same(there[name], content, hashlib.sha256(content).hexdigest())
+        for name, content in last.items()
+    )
+    if new or not is_last_there:
+        commit({**new, **last})
+    _check_arrived(folder, files)
     return done
 
 
-def _refuse_other(folder: str, content: bytes) -> None:
-    """Raises StorageError if the manifest in the folder has another content."""
-    if manifest_content(folder) != content:
-        raise StorageError(
-            f"{folder}/{MANIFEST}",
-            "differs from the manifest of this dataset, and nothing is overwritten.",
-            "If `tokenmill verify` calls it wrong, delete that file and upload again; otherwise upload to another "
-            "place.",
-        )
+def _other_manifest(folder: str) -> StorageError:
+    return StorageError(
+        f"{folder}/{MANIFEST}",
+        "differs from the manifest of this dataset, and nothing is overwritten.",
+        "If `tokenmill verify` calls it wrong, delete that file and upload again; otherwise upload to another place.",
+    )
 
 
 def _put_facts(folder: str, facts: bytes) -> None:

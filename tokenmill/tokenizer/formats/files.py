@@ -49,7 +49,7 @@ def read_tokenizer_file(file: Path) -> bytes:
         if place.name == "tokenizer.json" and "manifest.json" in names:
             hint = f" This is a token dataset. Name the folder of its tokenizer, such as {parent.parent / 'tokenizer'}."
         if "@" in place.name:
-            hint += " A published version is loaded with repo=, the git repository that it is in."
+            hint += " Fetch a published version with `tokenmill fetch`, and name its folder."
         raise TokenizerError(place, f"there is no such file; {parent} is there.", hint) from None
     except OSError as error:
         raise TokenizerError(f"{file.absolute()!s:.200}", f"cannot be read: {error.strerror}.") from None
