@@ -13,8 +13,8 @@ from tests.builders import in_process
 from tests.builders.browser import Browser, browser
 from tests.conftest import Project
 from tokenmill.corpus.sample import make_sample
-from tokenmill.view.dataset_view import DatasetView
-from tokenmill.view.server import ViewServer
+from tokenmill.features.view.dataset_view import DatasetView
+from tokenmill.features.view.server import ViewServer
 
 ASSETS = Path(__file__).parent / "assets"
 _WIDTH, _HEIGHT = 900, 540

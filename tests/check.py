@@ -63,9 +63,14 @@ def main(rooms: Sequence[str]) -> int:
 
 def rooms_of(graph: grimp.ImportGraph) -> set[str]:
     """The names of all rooms."""
-    library = {one.split(".")[1] for one in graph.modules if one.startswith("tokenmill.") and "__" not in one}
+    library = {_room(one.split(".")) for one in graph.modules if one.startswith("tokenmill.") and "__" not in one}
     tests = {path.parent.name for path in (ROOT / "tests").glob("*/__init__.py")}
     return library | tests | {"core", "docs", "flows", "reader", "tasks"}
+
+
+def _room(parts: Sequence[str]) -> str:
+    """The room of a path or module: the folder in tokenmill/ or tests/, or the feature, whose tests are in a folder of its name."""
+    return parts[2] if parts[1] == "features" and len(parts) > 2 else parts[1]
 
 
 def changed_paths() -> list[str]:
@@ -84,10 +89,8 @@ def git(*arguments: str) -> list[str]:
 
 def change_of_rooms(rooms: Iterable[str], graph: grimp.ImportGraph) -> Change:
     """Takes every module of the rooms as changed."""
-    heads = {f"{package}.{room}" for room in rooms for package in ("tokenmill", "tests")} | {*rooms} & {
-        "flows",
-        "tasks",
-    }
+    packages = ("tokenmill", "tokenmill.features", "tests")
+    heads = {f"{package}.{room}" for room in rooms for package in packages} | {*rooms} & {"flows", "tasks"}
     heads |= {"tokenmill_reader"} if "reader" in rooms else set()
     modules = {one for one in graph.modules if any(one == head or one.startswith(f"{head}.") for head in heads)}
     return Change(frozenset(rooms), frozenset(modules), frozenset())
@@ -104,7 +107,7 @@ def change_of_paths(paths: Iterable[str], graph: grimp.ImportGraph) -> Change:
         elif module in graph.modules:
             modules.add(module)
         if parts[0] in ("tokenmill", "tests") and len(parts) > 1:
-            rooms.add(parts[1].removesuffix(".toml"))
+            rooms.add(_room(parts).removesuffix(".toml"))
         else:
             rooms.add("reader" if parts[0] == "tokenmill_reader" else parts[0] if len(parts) > 1 else "docs")
     return Change(frozenset(rooms), frozenset(modules), frozenset(files))

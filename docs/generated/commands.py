@@ -1,11 +1,13 @@
 """The page of the command line, from its parser."""
 
 import argparse
+import itertools
 import re
 from collections.abc import Iterator
 
 from docs.generated.tables import code, table
 from tokenmill.cli.main import make_parser
+from tokenmill.cli.parser import GROUPS
 
 
 def page(parser: argparse.ArgumentParser | None = None) -> str:
@@ -33,8 +35,9 @@ def page(parser: argparse.ArgumentParser | None = None) -> str:
 
 
 def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The commands' parsers by name."""
-    return dict(_subparsers(parser).choices)
+    """The commands' parsers by name, in the order of the help."""
+    places = {name: i for i, name in enumerate(itertools.chain(*GROUPS.values()))}
+    return dict(sorted(_subparsers(parser).choices.items(), key=lambda one: places.get(one[0], len(places))))
 
 
 def _subparsers(parser: argparse.ArgumentParser) -> "argparse._SubParsersAction[argparse.ArgumentParser]":

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import tokenmill
 from tokenmill.cli.main import main
+from tokenmill.features.view.answering import Answering
 from tokenmill.terminal import prepare_streams
-from tokenmill.view.answering import Answering
 
 
 def run(program: str, *arguments: str) -> int:

@@ -138,7 +138,7 @@ class Half:
     def __del__(self):
         self.missing
 
-cli.make_parser = lambda: SimpleNamespace(parse_args=lambda _: SimpleNamespace(run=lambda _: Half()))
+cli.make_parser = lambda _: SimpleNamespace(parse_args=lambda _: SimpleNamespace(run=lambda _: Half()))
 sys.exit(cli.main(sys.argv[1:]))
 """
     done = subprocess.run([sys.executable, "-c", script, *options], capture_output=True, text=True, check=False)

@@ -15,7 +15,7 @@ from tests.conftest import Project
 from tokenmill import Tokenizer
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
-from tokenmill.view.dataset_view import Asked, DatasetView
+from tokenmill.features.view.dataset_view import Asked, DatasetView
 from tokenmill_reader.regular_files import sha256_file
 
 EACH = {"template": "chatml", "turns": "each"}

@@ -24,13 +24,13 @@ from tokenmill.artifacts.model_card import make_card, readme_of
 from tokenmill.counts.counter import Counter
 from tokenmill.dataset.manifest import write_manifest
 from tokenmill.errors import ParamsError, TokenizerError
+from tokenmill.features.view.vocabulary import Vocabulary, bytes_as_shown
 from tokenmill.tokenizer.conversions.convert import FORMATS, convert, read_form
 from tokenmill.tokenizer.model import CHARACTERS, bytes_of
 from tokenmill.tokenizer.remapping import Remapping
 from tokenmill.training.bpe import Goal, extend
 from tokenmill.training.superwords import learn_superwords
 from tokenmill.training.trim import trim
-from tokenmill.view.vocabulary import Vocabulary, bytes_as_shown
 
 FLAGS = {"special": False, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 MERGES = ["f o", "fo o", "Ġ foo", "b a", "Ġfoo ba", "Ġfoo d", "Ġfooba r"]

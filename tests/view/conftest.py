@@ -13,9 +13,9 @@ import pytest
 
 from tests.builders import in_process
 from tests.conftest import Project, make_project
-from tokenmill.view.answering import Answering
-from tokenmill.view.dataset_view import Asked, DatasetView
-from tokenmill.view.server import ViewServer
+from tokenmill.features.view.answering import Answering
+from tokenmill.features.view.dataset_view import Asked, DatasetView
+from tokenmill.features.view.server import ViewServer
 
 HOSTILE = "</script><img src=x onerror=document.title='bad'>\u202egnp.exe\u0000\x1b[31m&lt;b&gt; 東京"
 DOCUMENTS = {

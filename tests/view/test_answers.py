@@ -15,10 +15,10 @@ from tests.builders.character_tokenizers import like_gemma
 from tests.view.conftest import DOCUMENTS, HOSTILE, ask, documents_of
 from tokenmill.error_pages import error_pages
 from tokenmill.errors import ParamsError, TokenizerError, ValidationError
+from tokenmill.features.view import dataset_view
+from tokenmill.features.view.dataset_view import DatasetView
+from tokenmill.features.view.vocabulary import Vocabulary
 from tokenmill.tokenizer.tokenizer import Tokenizer
-from tokenmill.view import dataset_view
-from tokenmill.view.dataset_view import DatasetView
-from tokenmill.view.vocabulary import Vocabulary
 
 TEXTS = [text for texts in DOCUMENTS.values() for text in texts]
 
@@ -139,7 +139,7 @@ def test_a_token_is_found_by_its_text_and_by_its_id(texts: Path) -> None:
 
 
 def test_a_document_is_found_by_its_id(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tokenmill.view.document_index._SCAN_ROWS_MAX", 5)
+    monkeypatch.setattr("tokenmill.features.view.document_index._SCAN_ROWS_MAX", 5)
     view = DatasetView(texts)
     for i, row in enumerate(documents_of(texts)):
         assert [found["i"] for found in all_rows(view, "search", by="id", q=row["id"])] == [i]

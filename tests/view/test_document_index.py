@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.errors import ValidationError
-from tokenmill.view.document_index import DocumentIndex
+from tokenmill.features.view.document_index import DocumentIndex
 
 
 def index_with_a_wrong_footer(path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from tests.conftest import make_project
 from tests.view.conftest import DOCUMENTS, ask, documents_of
 from tokenmill.errors import ParamsError, ValidationError
-from tokenmill.view import dataset_view
-from tokenmill.view.dataset_view import DatasetView
+from tokenmill.features.view import dataset_view
+from tokenmill.features.view.dataset_view import DatasetView
 
 
 @pytest.fixture(scope="module")

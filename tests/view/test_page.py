@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders.browser import CHROMIUM, Browser, browser
 from tests.view.conftest import Serve
-from tokenmill.view.answering import Answering
+from tokenmill.features.view.answering import Answering
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")]
 

@@ -16,7 +16,7 @@ from tests.builders import in_process
 from tests.conftest import REPOSITORY
 from tests.times import PATIENCE_S
 from tests.view.conftest import HOSTILE, Serve
-from tokenmill.view.answering import Answering
+from tokenmill.features.view.answering import Answering
 
 
 def get(url: str, path: str = "", host: str | None = None, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
@@ -95,7 +95,7 @@ def test_connections_without_a_request_hinder_nobody(
     idle = [socket.create_connection(("127.0.0.1", server.server_port)) for _ in range(100)]
     idle[-1].sendall(b"GET / HT")
     assert get(server.url, "api/info")[0] == 200
-    monkeypatch.setattr("tokenmill.view.server._IDLE_S_MAX", 0.01)
+    monkeypatch.setattr("tokenmill.features.view.server._IDLE_S_MAX", 0.01)
     for one in idle:
         one.settimeout(20)
         assert one.recv(1) == b""

@@ -1,4 +1,4 @@
-"""The commands about a token dataset: verify, info, locate, view and draft-vocab."""
+"""The commands about a token dataset: verify, info, locate and draft-vocab."""
 
 import argparse
 import dataclasses
@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenmill.cli.answer import Answer, print_result, text
-from tokenmill.cli.versions import find_params
+from tokenmill.cli.answer import Answer, text
+from tokenmill.cli.dataset_arguments import add_dataset, add_tokenizer, dataset_of, dataset_path
 from tokenmill.errors import EXIT_DONE, EXIT_ERROR, EXIT_NO, CorpusError, ParamsError
 from tokenmill.layout import PARAMS_FILE, TOKENS_DIRECTORY
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
     from tokenmill.project.takedown import Takedown
 
-MANIFEST_FILE = "manifest.json"  # as in tokenmill.dataset.manifest, whose import takes half a second
 _SHOWN_MAX = 20
 _SAMPLE_DOCUMENTS = 64
 _M_TOP_PAD = -2  # of malloc.h
@@ -33,7 +32,7 @@ def add_commands(commands: "Commands") -> None:
         "Exit code 0: right, 1: something is wrong, 2: something could not be checked.",
         epilog="example: tokenmill verify copy/tokens --no-source",
     )
-    _add_dataset(verify, or_url=True)
+    add_dataset(verify, or_url=True)
     source = verify.add_mutually_exclusive_group()
     source.add_argument(
         "--source",
@@ -43,7 +42,7 @@ def add_commands(commands: "Commands") -> None:
     )
     source.add_argument("--no-source", action="store_true", help="check the dataset without the documents")
     verify.add_argument("--no-tables", action="store_true", help="check the dataset without the tables beside it")
-    _add_tokenizer(verify)
+    add_tokenizer(verify)
     verify.add_argument(
         "--sample",
         type=int,
@@ -67,7 +66,7 @@ def add_commands(commands: "Commands") -> None:
         description="Reads the manifest alone, and answers at once.",
         epilog="example: tokenmill info data/tokens --json",
     )
-    _add_dataset(info, or_url=True)
+    add_dataset(info, or_url=True)
     info.set_defaults(run=_info)
     locate = commands.add_parser(
         "locate",
@@ -76,7 +75,7 @@ def add_commands(commands: "Commands") -> None:
         "documents are not needed. Exit code 0: found, 1: there is no such token or document.",
         epilog="example: tokenmill locate --token 17",
     )
-    _add_dataset(locate)
+    add_dataset(locate)
     wanted = locate.add_mutually_exclusive_group(required=True)
     wanted.add_argument("--token", type=int, metavar="N", help="a position in the whole dataset, from 0")
     wanted.add_argument(
@@ -85,9 +84,8 @@ def add_commands(commands: "Commands") -> None:
     wanted.add_argument(
         "--digest", metavar="HEX", help="the sha256 of a document's text, or its first digits, at least 8"
     )
-    _add_tokenizer(locate)
+    add_tokenizer(locate)
     locate.set_defaults(run=_locate)
-    _add_view(commands)
     _add_draft_vocab(commands)
 
 
@@ -100,7 +98,7 @@ def _add_draft_vocab(commands: "Commands") -> None:
         "are those of the dataset, 1: they are others.",
         epilog="example: tokenmill draft-vocab data/tokens draft --top 32768 --trained-only",
     )
-    draft.add_argument("dataset", type=_path, metavar="DATASET", help="the folder of a token dataset")
+    draft.add_argument("dataset", type=dataset_path, metavar="DATASET", help="the folder of a token dataset")
     draft.add_argument("directory", type=Path, metavar="DIR", help="the directory of the new files")
     draft.add_argument("--top", type=int, default=32768, metavar="N", help="the number of ids (default: %(default)s)")
     draft.add_argument(
@@ -113,58 +111,6 @@ def _add_draft_vocab(commands: "Commands") -> None:
         help="write nothing, and compare the files in DIR with the dataset, by the settings in their draft_vocab.json",
     )
     draft.set_defaults(run=_draft_vocab)
-
-
-def _add_view(commands: "Commands") -> None:
-    view = commands.add_parser(
-        "view",
-        help="show a token dataset in the browser",
-        description="Serves a page on 127.0.0.1 until Ctrl-C: documents and sequences with their tokens, masks and splits; a "
-        "search by text, token or id; the vocabulary with its counts; and two tokenizers beside each other on a "
-        "text that you type. It prints the page's address, which has a secret, so that other users of the machine"
-        " get nothing. Nothing is changed. With --json, it prints one JSON object with the address when the page "
-        "is ready.",
-        epilog="example: tokenmill view data/tokens --other gpt2.tokenizer.json",
-    )
-    _add_dataset(view)
-    _add_tokenizer(view)
-    view.add_argument("--other", type=Path, metavar="PATH", help="another tokenizer, to compare with the dataset's")
-    view.add_argument("--port", type=int, default=0, metavar="N", help="the port of the page (default: a free one)")
-    view.set_defaults(run=_view)
-
-
-def _add_dataset(parser: argparse.ArgumentParser, or_url: bool = False) -> None:
-    parser.add_argument(
-        "dataset",
-        type=path_or_url if or_url else _path,
-        nargs="?",
-        metavar="DATASET",
-        help=f"the folder of a token dataset{', or the URL that `upload` printed' if or_url else ''} "
-        f"(default: {TOKENS_DIRECTORY} of the project)",
-    )
-
-
-def path_or_url(text: str) -> Path | str:
-    """What an argument names: a path, or a URL in object storage. Raises StorageError."""
-    from tokenmill.storage.anywhere import place_of
-    from tokenmill_reader.urls import is_url, local_path
-
-    return place_of(text) if is_url(text) else Path(local_path(text))
-
-
-def _path(text: str) -> Path:
-    from tokenmill_reader.urls import dataset_folder
-
-    return dataset_folder(text)
-
-
-def _add_tokenizer(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--tokenizer",
-        type=Path,
-        metavar="PATH",
-        help="the dataset's tokenizer (default: the folder tokenizer beside it)",
-    )
 
 
 def _keep_freed_memory() -> None:
@@ -189,7 +135,7 @@ def _verify(asked: argparse.Namespace) -> Answer:
         raise ParamsError(
             f"--source: {asked.source}", "expected a folder; there is none.", "Name the folder of the documents."
         )
-    dataset = _dataset(asked)
+    dataset = dataset_of(asked)
     here = Path.cwd() if isinstance(dataset, str) else dataset.absolute().parent
     found = verify(
         dataset,
@@ -231,14 +177,14 @@ def _takedown(asked: argparse.Namespace, dataset: Path | str, here: Path) -> "Ta
 def _info(asked: argparse.Namespace) -> Answer:
     from tokenmill.analysis.info import info, lines_of
 
-    found = info(_dataset(asked))
+    found = info(dataset_of(asked))
     return text(found, lines_of(found))
 
 
 def _locate(asked: argparse.Namespace) -> Answer:
     from tokenmill.analysis.locate import lines_of, locate_digest, locate_id, locate_token
 
-    dataset = Path(_dataset(asked))
+    dataset = Path(dataset_of(asked))
     if asked.token is not None:
         found = locate_token(dataset, asked.token, asked.tokenizer)
     elif asked.id is not None:
@@ -251,39 +197,13 @@ def _locate(asked: argparse.Namespace) -> Answer:
 def _draft_vocab(asked: argparse.Namespace) -> Answer:
     from tokenmill.analysis.draft_vocab import differences, draft_vocab, lines_of
 
-    dataset = Path(_dataset(asked))
+    dataset = Path(dataset_of(asked))
     if asked.check:
         wrong = differences(dataset, asked.directory)
         lines = wrong or [f"{asked.directory}: the draft vocabulary of {dataset}"]
         return text({"differences": wrong}, lines, EXIT_NO if wrong else EXIT_DONE)
     found = draft_vocab(dataset, asked.directory, asked.top, asked.vocab_size, asked.trained_only)
     return text(found.model_dump(mode="json"), lines_of(found, asked.directory))
-
-
-def _view(asked: argparse.Namespace) -> Answer:
-    from tokenmill.view.answering import Answering
-    from tokenmill.view.server import ViewServer
-
-    dataset = Path(_dataset(asked))
-    with ViewServer(Answering(dataset, asked.tokenizer, asked.other), asked.port) as server:
-        if getattr(asked, "json", False):
-            print_result("view", {"url": server.url})
-        else:
-            print(server.url, flush=True)
-        server.serve_forever()
-    return Answer({"did": "the page is closed"}, lambda: None, is_asked_for=False)
-
-
-def _dataset(asked: argparse.Namespace) -> Path | str:
-    """The dataset that was asked for."""
-    given: Path | str = asked.dataset or find_params().parent / TOKENS_DIRECTORY
-    return given if isinstance(given, str) else with_manifest(given) or given
-
-
-def with_manifest(folder: Path) -> Path | None:
-    """The dataset in a folder: itself, or that of a download or a project; None if there is none."""
-    inside = (folder, folder / Path(TOKENS_DIRECTORY).name, folder / TOKENS_DIRECTORY)
-    return next((one for one in inside if (one / MANIFEST_FILE).exists()), None)
 
 
 def _root_of(here: Path) -> Path:

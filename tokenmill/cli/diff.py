@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenmill.cli.answer import Answer, text
-from tokenmill.cli.dataset import MANIFEST_FILE, path_or_url, with_manifest
+from tokenmill.cli.dataset_arguments import MANIFEST_FILE, path_or_url, with_manifest
 from tokenmill.cli.versions import find_params
 from tokenmill.console import say
 from tokenmill.errors import EXIT_DONE, EXIT_NO, ParamsError, TokenizerError, ValidationError

@@ -9,7 +9,7 @@ import select
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
@@ -35,10 +35,12 @@ from tokenmill.errors import (
     UsageError,
     code_of,
 )
+from tokenmill.features import PARTS, load
 from tokenmill.layout import PARAMS_FILE
 from tokenmill_reader.shown import as_shown, size, without_passwords
 
 _ADDRESSES_MIN = 1_500_000_000  # a small build aborted with 1,000 MB
+_OF_ALL_COMMANDS = ("completion",)
 _SHOW_WARNING = warnings.showwarning
 _ORCHESTRATORS = re.compile("-packages/(prefect|distributed|ray)/")
 
@@ -73,7 +75,7 @@ def _run(command: str | None, given: list[str], stdout: Stdout) -> int:
     for one in given:
         if not _is_utf8(one):
             raise UsageError(f"argument {one!r}: expected UTF-8. Correct it, or rename the file or folder.")
-    asked = make_parser().parse_args(given)
+    asked = make_parser(given[:1]).parse_args(given)
     _set_up(asked)
     with stdout.to_stderr() if is_json and command not in STREAMS else nullcontext():
         answer: Answer = asked.run(asked)
@@ -210,8 +212,9 @@ def _is_stdout_closed() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in printed.poll(0))
 
 
-def make_parser() -> Parser:
-    """The parser of the whole command line."""
+def make_parser(first: Sequence[str] = ()) -> Parser:
+    """The parser of the whole command line. With `first`, the first argument of a command line, it lacks the commands of features
+    that this command line does not need, so that their modules are not imported."""
     parser = Parser(prog="tokenmill", description="Builds a tokenizer and a token dataset from documents.")
     parser.add_argument("--version", action="version", version=f"tokenmill {tokenmill.__version__}")
     commands = Commands(parser)
@@ -227,4 +230,17 @@ def make_parser() -> Parser:
     refresh.add_commands(commands)
     help.add_commands(commands)
     params.add_commands(commands)
+    for part in dict.fromkeys(_parts_needed(first, parser.commands)):  # a part may add several commands
+        load(part)(commands)
     return parser
+
+
+def _parts_needed(first: Sequence[str], own: Collection[str]) -> Iterable[str]:
+    """The parts of the table that add the commands which a command line needs. `own`: the commands that are there already."""
+    parts = PARTS["commands"]
+    [command] = first or [""]
+    if command in parts:
+        return [parts[command]]
+    if command in own and command not in _OF_ALL_COMMANDS:
+        return []
+    return parts.values()  # the help, or the nearest name to a mistyped one

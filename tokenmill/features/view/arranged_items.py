@@ -12,10 +12,10 @@ import numpy as np
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.entries import Files
 from tokenmill.dataset.manifest import Manifest
+from tokenmill.features.view.document_index import DocumentIndex
 from tokenmill.file_sets.items import EncodedUnit, Part, chosen_lengths
 from tokenmill.file_sets.packing import Segments, pack
 from tokenmill.file_sets.planned import PlannedSet, plan_sets
-from tokenmill.view.document_index import DocumentIndex
 from tokenmill_reader.array_types import Longs
 
 _PARTS_HELD_MAX = 2

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import tokenmill
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.numbered import Documents
-from tokenmill.view.arranged_items import SetKey
+from tokenmill.features.view.arranged_items import SetKey
 
 
 class ItemSet(NamedTuple):

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tokenmill.errors import ValidationError
-from tokenmill.view.arranged_items import ArrangedItems, Segment
-from tokenmill.view.item_sets import ItemSet
+from tokenmill.features.view.arranged_items import ArrangedItems, Segment
+from tokenmill.features.view.item_sets import ItemSet
 from tokenmill_reader.array_types import Ids
 
 _LINKS_MAX = 500

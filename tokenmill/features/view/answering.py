@@ -1,7 +1,7 @@
 """Answers the page's questions in a process of its own, since nothing else ends a computation that a damaged file makes endless.
 
-`python -m tokenmill.view.answering` reads lines of JSON, and answers each with one: first what `DatasetView` and the limit are,
-answered by {} or an error, and then the name and the parameters of each question, answered by the status and the answer.
+`python -m tokenmill.features.view.answering` reads lines of JSON, and answers each with one: first what `DatasetView` and the
+limit are, answered by {} or an error, and then the name and the parameters of each question, answered by the status and the answer.
 """
 
 import json
@@ -61,7 +61,7 @@ class Answering:
 
     def _start(self) -> None:
         self._process = subprocess.Popen(
-            command_of("tokenmill.view.answering"),
+            command_of("tokenmill.features.view.answering"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             encoding="ascii",
@@ -98,7 +98,7 @@ def main() -> None:
     os.dup2(2, 1)
     dataset, tokenizer, other, seconds_max = json.loads(sys.stdin.readline())
     signal.setitimer(signal.ITIMER_REAL, _LOAD_S_MAX)  # its signal ends the process, whatever it does
-    from tokenmill.view.dataset_view import Asked, DatasetView
+    from tokenmill.features.view.dataset_view import Asked, DatasetView
 
     try:
         view = DatasetView(Path(dataset), *(None if path is None else Path(path) for path in (tokenizer, other)))

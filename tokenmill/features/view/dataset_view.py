@@ -13,14 +13,14 @@ from tokenmill.dataset.manifest import read_manifest
 from tokenmill.dataset.numbered import Documents
 from tokenmill.dataset.tables import DOCUMENTS_FILE, TOKENS_PER_ID_FILE
 from tokenmill.errors import ParamsError, TokenmillError
+from tokenmill.features.view.arranged_items import ArrangedItems, Lengths, first_by_length
+from tokenmill.features.view.document_index import DocumentIndex
+from tokenmill.features.view.item_sets import ItemSet, item_sets
+from tokenmill.features.view.links import links_of
+from tokenmill.features.view.search import finder
+from tokenmill.features.view.vocabulary import Vocabulary
 from tokenmill.layout import TABLES_DIRECTORY, TOKENIZER_DIRECTORY
 from tokenmill.tokenizer.tokenizer import Tokenizer
-from tokenmill.view.arranged_items import ArrangedItems, Lengths, first_by_length
-from tokenmill.view.document_index import DocumentIndex
-from tokenmill.view.item_sets import ItemSet, item_sets
-from tokenmill.view.links import links_of
-from tokenmill.view.search import finder
-from tokenmill.view.vocabulary import Vocabulary
 from tokenmill_reader.boundaries import NO_LABEL
 from tokenmill_reader.shown import as_shown
 

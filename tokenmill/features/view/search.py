@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.errors import ParamsError
-from tokenmill.view.vocabulary import Vocabulary, bytes_as_shown
+from tokenmill.features.view.vocabulary import Vocabulary, bytes_as_shown
 from tokenmill_reader.array_types import Ids
 
 Hits = Iterator[dict[str, Any]]

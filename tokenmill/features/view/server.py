@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 import psutil
 
 from tokenmill.errors import ParamsError
-from tokenmill.view.answering import Answering
+from tokenmill.features.view.answering import Answering
 
 _HOST = "127.0.0.1"
 _HOSTS = (_HOST, "localhost")
