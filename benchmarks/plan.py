@@ -20,9 +20,9 @@ from benchmarks.corpus import ROOT_CORPUS
 from benchmarks.project import change_params, copy_flows, empty_project, run
 from tokenmill.config.load_params import load_params
 from tokenmill.corpus.sample import make_sample
+from tokenmill.features.plan.planning import make_plan
+from tokenmill.features.plan.sampling import SampleSize
 from tokenmill.pipeline.last_plan import compare, keep_plan, outcome_of
-from tokenmill.plan.planning import make_plan
-from tokenmill.plan.sampling import SampleSize
 
 CORPORA = {
     "english": {},

@@ -30,7 +30,9 @@ def test_each_command_of_the_table_is_added_by_its_part() -> None:
     assert make_parser().commands.keys() >= COMMANDS.keys()
 
 
-@pytest.mark.parametrize(("command", "features"), [("status", set()), ("build", set()), ("view", {"view"})])
+@pytest.mark.parametrize(
+    ("command", "features"), [("status", set()), ("build", set()), ("choose", {"plan"}), ("view", {"view"})]
+)
 def test_a_command_imports_no_feature_but_its_own(command: str, features: set[str]) -> None:
     assert features_imported(command) == features
 

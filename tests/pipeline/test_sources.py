@@ -21,9 +21,9 @@ from tokenmill.corpus.source_shards import find_documents
 from tokenmill.corpus.units import cut, source_name
 from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
 from tokenmill.errors import CorpusError, ParamsError
+from tokenmill.features.plan.planning import make_plan
+from tokenmill.features.plan.sampling import SampleSize
 from tokenmill.layout import PROVENANCE_FILE
-from tokenmill.plan.planning import make_plan
-from tokenmill.plan.sampling import SampleSize
 from tokenmill.storage.file_facts import Digests
 
 END = "<|endoftext|>"

@@ -12,7 +12,7 @@ from tests.conftest import Project, make_project
 from tokenmill import Tokenizer
 from tokenmill.config.load_params import load_params
 from tokenmill.errors import CorpusError, ParamsError
-from tokenmill.plan.choose import Rung, _knee, choose, lines_of
+from tokenmill.features.plan.choose import Rung, _knee, choose, lines_of
 from tokenmill.report.bigram import bigram
 from tokenmill.report.sample import row_keys
 

@@ -19,13 +19,13 @@ from tests.conftest import Project
 from tokenmill.config.load_params import load_params
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import CorpusError, SpecialTokenError
+from tokenmill.features.plan.costs import Costs
+from tokenmill.features.plan.estimate import Estimate, exactly
+from tokenmill.features.plan.planning import Disk, Plan, _disks, make_plan, refusals
+from tokenmill.features.plan.sampling import SampleSize
 from tokenmill.pipeline.last_plan import compare, disk_used, shown
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.rates import keep_rates, read_rates
-from tokenmill.plan.costs import Costs
-from tokenmill.plan.estimate import Estimate, exactly
-from tokenmill.plan.planning import Disk, Plan, _disks, make_plan, refusals
-from tokenmill.plan.sampling import SampleSize
 from tokenmill.summary import StageSummary
 
 MAKES = ("documents", "tokens", "text_bytes", "output_bytes", "distinct")
@@ -378,7 +378,7 @@ def test_a_build_without_room_is_refused() -> None:
 def test_a_plan_that_is_refused_ends_with_one(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.builders.teams import cli
 
-    monkeypatch.setattr("tokenmill.plan.planning.machine_bytes", lambda: 1000)
+    monkeypatch.setattr("tokenmill.features.plan.planning.machine_bytes", lambda: 1000)
     done = cli(project, "plan")
     assert done.returncode == 1
     assert "Do not build yet: the machine has 1.0 kB of memory" in done.stdout

@@ -21,9 +21,9 @@ from tokenmill.config.load_params import load_params
 from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.counts.table import read_counts
-from tokenmill.plan.choose import choose
-from tokenmill.plan.planning import make_plan
-from tokenmill.plan.sampling import SampleSize
+from tokenmill.features.plan.choose import choose
+from tokenmill.features.plan.planning import make_plan
+from tokenmill.features.plan.sampling import SampleSize
 from tokenmill.tokenizer.preparing import Preparation
 from tokenmill.tokenizer.tokenizer import unpickled
 from tokenmill.training.id_counts import ids_in_counts

@@ -13,6 +13,8 @@ from typing import Any
 PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "commands": {  # the function that adds the command to the command line
+            "choose": "tokenmill.features.plan.commands:add_commands",
+            "plan": "tokenmill.features.plan.commands:add_commands",
             "view": "tokenmill.features.view.commands:add_commands",
         },
     }

@@ -32,7 +32,7 @@ from tokenmill.layout import (
     UPLOADS_FILE,
     VOCAB_SIZES_DIRECTORY,
 )
-from tokenmill.plan.dry_run import look_at_count, project_now
+from tokenmill.stages.dry_run import look_at_count, project_now
 from tokenmill.storage.json_files import read_json
 from tokenmill.versioning.dvc_repository import cache_directory, remote_names
 from tokenmill.versioning.git import git, lines

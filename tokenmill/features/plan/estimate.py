@@ -7,9 +7,9 @@ from functools import reduce
 from typing import NamedTuple
 
 from tokenmill.corpus.shards import Shard
-from tokenmill.plan.measuring import Sample
-from tokenmill.plan.sampling import Excerpt, Observed, Stratum
-from tokenmill.plan.work import Distinct, EarlierTotals, Finished
+from tokenmill.features.plan.measuring import Sample
+from tokenmill.features.plan.sampling import Excerpt, Observed, Stratum
+from tokenmill.features.plan.work import Distinct, EarlierTotals, Finished
 
 CONFIDENCE = 0.95
 _Z = 1.959964  # of a normal distribution, for CONFIDENCE

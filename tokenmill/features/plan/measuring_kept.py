@@ -9,7 +9,7 @@ import pyarrow as pa
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import read_batches
 from tokenmill.dataset.kept_columns import KEPT, kept_reading
-from tokenmill.plan.sampling import Excerpt
+from tokenmill.features.plan.sampling import Excerpt
 
 
 class KeptRates(NamedTuple):

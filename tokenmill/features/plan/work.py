@@ -25,8 +25,8 @@ from tokenmill.pipeline.last_plan import sets_bytes_of
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.rates import StageRate, read_rates
 from tokenmill.pipeline.stage_order import stages_of
-from tokenmill.plan.dry_run import Looked, look_at_count, look_at_encode, project_now
 from tokenmill.stages.count_units import CountFacts
+from tokenmill.stages.dry_run import Looked, look_at_count, look_at_encode, project_now
 from tokenmill.storage.unit_store import Done
 from tokenmill.storage.urls import StoredObject
 from tokenmill.tokenizer.tokenizer import Tokenizer

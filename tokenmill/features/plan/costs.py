@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 from tokenmill.checks.row_checks import n_sampled
 from tokenmill.corpus.limits import BATCH_BYTES
+from tokenmill.features.plan.estimate import DistinctAll, Estimate, around, estimate_dataset, estimate_distinct, exactly
+from tokenmill.features.plan.measuring import Sample
+from tokenmill.features.plan.measuring_sets import NO_SETS
+from tokenmill.features.plan.set_estimate import Sets, estimate_sets, many_epochs, tokens_of_sources
+from tokenmill.features.plan.work import Work
 from tokenmill.formats.tokens import id_type
 from tokenmill.layout import STAGES
 from tokenmill.pipeline.rates import StageRate
-from tokenmill.plan.estimate import DistinctAll, Estimate, around, estimate_dataset, estimate_distinct, exactly
-from tokenmill.plan.measuring import Sample
-from tokenmill.plan.measuring_sets import NO_SETS
-from tokenmill.plan.set_estimate import Sets, estimate_sets, many_epochs, tokens_of_sources
-from tokenmill.plan.work import Work
 from tokenmill.report.sample import N_IDS_MAX
 
 _MEMORY = Estimate(0.75, 1.0, 1.25)

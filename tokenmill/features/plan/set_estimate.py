@@ -7,10 +7,10 @@ from typing import NamedTuple
 from tokenmill.config.encode_params import Encode
 from tokenmill.config.sources import EPOCHS_MAX, DocumentSource
 from tokenmill.corpus.shards import Shard
+from tokenmill.features.plan.estimate import Estimate, around, exactly
+from tokenmill.features.plan.measuring import Sample
+from tokenmill.features.plan.measuring_sets import SetRates
 from tokenmill.formats.by_name import SET_FORMATS
-from tokenmill.plan.estimate import Estimate, around, exactly
-from tokenmill.plan.measuring import Sample
-from tokenmill.plan.measuring_sets import SetRates
 
 _IN_BUCKETS = 40  # bytes of an item besides its ids, while a set is shuffled
 _LABEL_BYTES = 8  # of a token's label and position, while a set is shuffled

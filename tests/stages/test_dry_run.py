@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.conftest import Project
 from tokenmill.config.load_params import load_params
-from tokenmill.plan.dry_run import Looked, look_at_count, look_at_encode, project_now
+from tokenmill.stages.dry_run import Looked, look_at_count, look_at_encode, project_now
 
 
 def names(found: list[Looked]) -> dict[str, bool]:

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 from tokenmill.config.params import Params
 from tokenmill.errors import TokenmillError
+from tokenmill.features.plan.costs import Costs, estimate_costs
+from tokenmill.features.plan.estimate import CONFIDENCE, Estimate
+from tokenmill.features.plan.measuring import take_sample
+from tokenmill.features.plan.sampling import SampleSize
+from tokenmill.features.plan.work import StageWork, Work, find_work
 from tokenmill.layout import SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TRAINING_FILE
 from tokenmill.pipeline.last_plan import SCHEMA_VERSION, disk_used
 from tokenmill.pipeline.memory import Memory
-from tokenmill.plan.costs import Costs, estimate_costs
-from tokenmill.plan.estimate import CONFIDENCE, Estimate
-from tokenmill.plan.measuring import take_sample
-from tokenmill.plan.sampling import SampleSize
-from tokenmill.plan.work import StageWork, Work, find_work
 from tokenmill.stages.mistakes import find_mistakes, refuse, refuse_mistakes_of
 from tokenmill.storage.json_files import read_json
 from tokenmill.storage.scratch import scratch_directory

@@ -28,14 +28,23 @@ from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.unit_output import TOKENS_FILE
 from tokenmill.errors import ChatError, CorpusError, SpecialTokenError
+from tokenmill.features.plan.measuring_kept import measure_kept
+from tokenmill.features.plan.measuring_sets import NO_SETS, SetRates, measure_sets
+from tokenmill.features.plan.sampling import (
+    BATCH_BYTES,
+    Excerpt,
+    Observed,
+    Reader,
+    SampleSize,
+    Stratum,
+    allot,
+    read_sample,
+)
+from tokenmill.features.plan.work import Distinct, Work
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.formats.parquet import read_tokens
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.run_task import advance_nothing
-from tokenmill.plan.measuring_kept import measure_kept
-from tokenmill.plan.measuring_sets import NO_SETS, SetRates, measure_sets
-from tokenmill.plan.sampling import BATCH_BYTES, Excerpt, Observed, Reader, SampleSize, Stratum, allot, read_sample
-from tokenmill.plan.work import Distinct, Work
 from tokenmill.stages.count import preparation_of
 from tokenmill.stages.encode_chat import chat_entry
 from tokenmill.stages.encode_units import UnitFiles

@@ -68,7 +68,7 @@ def _plan(asked: argparse.Namespace) -> Answer:
 
 def _choose(asked: argparse.Namespace) -> Answer:
     from tokenmill.config.load_params import load_params
-    from tokenmill.plan.choose import choose, lines_of
+    from tokenmill.features.plan.choose import choose, lines_of
 
     if asked.plot is not None and not asked.plot.absolute().parent.is_dir():  # before the documents are counted
         raise ParamsError("--plot", f"found {asked.plot}; there is no folder {asked.plot.parent}.", "Make that folder.")
@@ -90,9 +90,9 @@ def _choose(asked: argparse.Namespace) -> Answer:
 def _new_plan(root: Path, params_path: Path, seed: int) -> Answer:
     from tokenmill.config.load_params import load_params
     from tokenmill.corpus.source_shards import hidden_files, unread_files, words_of_unread
+    from tokenmill.features.plan.planning import make_plan
+    from tokenmill.features.plan.sampling import SampleSize
     from tokenmill.pipeline.last_plan import compare, keep_plan
-    from tokenmill.plan.planning import make_plan
-    from tokenmill.plan.sampling import SampleSize
 
     params = load_params(params_path)
     plan = make_plan(root, params, SampleSize(seed)).as_json()
