@@ -9,7 +9,7 @@ import select
 import sys
 import traceback
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
@@ -35,7 +35,7 @@ from tokenmill.errors import (
     UsageError,
     code_of,
 )
-from tokenmill.features import PARTS, load
+from tokenmill.features import PARTS, load, load_of_others, parts_of_others
 from tokenmill.layout import PARAMS_FILE
 from tokenmill_reader.shown import as_shown, size, without_passwords
 
@@ -229,17 +229,23 @@ def make_parser(first: Sequence[str] = ()) -> Parser:
     refresh.add_commands(commands)
     help.add_commands(commands)
     params.add_commands(commands)
-    for part in dict.fromkeys(_parts_needed(first, parser.commands)):  # a part may add several commands
-        load(part)(commands)
+    # One function may add several commands, and stands in the table for each of them.
+    for add_commands in dict.fromkeys(_further_commands(first, parser.commands)):
+        add_commands(commands)
     return parser
 
 
-def _parts_needed(first: Sequence[str], own: Collection[str]) -> Iterable[str]:
-    """The parts of the table that add the commands which a command line needs. `own`: the commands that are there already."""
+def _further_commands(first: Sequence[str], own: Collection[str]) -> list[Callable[[Commands], None]]:
+    """The functions of features and of other packages that add the commands which a command line needs. `own`: the commands that
+    are there already. Raises UsageError for a part of another package that cannot be used."""
     parts = PARTS["commands"]
     [command] = first or [""]
     if command in parts:
-        return [parts[command]]
+        return [load(parts[command])]
     if command in own and command not in _OF_ALL_COMMANDS:
         return []
-    return parts.values()  # the help, or the nearest name to a mistyped one
+    others = parts_of_others("commands", {*own, *parts})
+    if command in others:
+        return [load_of_others(others[command])]
+    # The help shows all of them, and the nearest name to a mistyped one may be anyone's.
+    return [*map(load, parts.values()), *map(load_of_others, others.values())]

@@ -13,7 +13,7 @@ GROUPS = {
     "schedule": ("refresh", "serve"),
     "help": ("explain", "params", "completion"),
 }
-"""The commands by group, in the order of the help."""
+"""The commands by group, in the order of the help. Commands of other packages follow in a group of their own."""
 
 _OUTPUT = {
     ("--json",): "print one JSON object, also for an error",
@@ -73,10 +73,15 @@ class Parser(argparse.ArgumentParser):
             return super().format_help()
         width = max(map(len, self.commands))
         lines = ["usage: tokenmill COMMAND [options]", "", self.description or ""]
-        for group, names in GROUPS.items():
+        groups = dict(GROUPS)
+        in_a_group = {name for names in GROUPS.values() for name in names}
+        if others := tuple(name for name in self.commands if name not in in_a_group):
+            groups["of other packages"] = others
+        for group, names in groups.items():
             lines += ["", f"{group}:"]
             lines += [f"  {name:<{width}}  {self.commands[name].summary}" for name in names]
-            lines.append(f"  {self.commands[names[0]].epilog}")
+            if example := self.commands[names[0]].epilog:
+                lines.append(f"  {example}")
         lines += ["", "options of every command, before or after it:"]
         shown = {", ".join(names): words for names, words in _OUTPUT.items()}
         shown |= {"-h, --help": "print the help of a command", "--version": "print the version"}

@@ -2,13 +2,18 @@
 
 A feature adds its part at a door, a place where the rest takes parts of a kind without knowing whose they are. The table says,
 by door and then by name, which object of which module is that part. Its module is imported when the name is asked for, so that
-a feature costs nothing where it is not used.
+a feature costs nothing where it is not used. Other packages add parts by entry points of the group tokenmill.DOOR.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tokenmill.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -30,3 +35,37 @@ def load(part: str) -> Any:
     """
     module, _, name = part.partition(":")
     return getattr(import_module(module), name)
+
+
+def parts_of_others(door: str, taken: Collection[str]) -> dict[str, "EntryPoint"]:
+    """By name, the parts that other installed packages add at a door. It imports none of them.
+
+    Raises UsageError if a name is in `taken`, the names that tokenmill has itself, or if two packages add the same one.
+    """
+    from importlib.metadata import entry_points
+
+    parts: dict[str, EntryPoint] = {}
+    for part in entry_points(group=f"tokenmill.{door}"):
+        if part.name in taken or part.name in parts:
+            owner = "tokenmill" if part.name in taken else f"the package {_package_of(parts[part.name])}"
+            raise UsageError(
+                f"the package {_package_of(part)} adds {part.name!r} to tokenmill.{door}, a name that {owner} has already. "
+                "Uninstall that package, or ask its authors for another name."
+            )
+        parts[part.name] = part
+    return parts
+
+
+def load_of_others(part: "EntryPoint") -> Any:
+    """The object that another package adds. It imports the package's module. Raises UsageError if it cannot be imported."""
+    try:
+        return part.load()
+    except (ImportError, AttributeError) as error:
+        raise UsageError(
+            f"{part.value!r}, which the package {_package_of(part)} adds to {part.group}, cannot be imported: {error}. "
+            "Install the version of that package that goes with this tokenmill, or uninstall it."
+        ) from error
+
+
+def _package_of(part: "EntryPoint") -> str:
+    return "of no name" if part.dist is None else part.dist.name
