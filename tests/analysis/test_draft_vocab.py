@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.builders.conversation_sets import Conversation, arranged, files_of, manifest_of, write_sets, write_unit
-from tokenmill.analysis.draft_vocab import differences, draft_vocab, lines_of
 from tokenmill.cli.main import main
 from tokenmill.dataset.manifest import read_manifest, write_manifest
 from tokenmill.errors import ParamsError, ValidationError
+from tokenmill.features.draft.draft_vocab import differences, draft_vocab, lines_of
 
 ID_MAX = 9
 UNITS = [

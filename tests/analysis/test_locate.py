@@ -15,8 +15,15 @@ import pytest
 from tests.builders.teams import cli
 from tests.conftest import Project, make_project
 from tokenmill import Counter, train_vocab
-from tokenmill.analysis.locate import N_LISTED_MAX, LocatedDocument, lines_of, locate_digest, locate_id, locate_token
 from tokenmill.errors import ParamsError, TokenizerError, ValidationError
+from tokenmill.features.view.locate import (
+    N_LISTED_MAX,
+    LocatedDocument,
+    lines_of,
+    locate_digest,
+    locate_id,
+    locate_token,
+)
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 DOCUMENTS = {

@@ -13,9 +13,9 @@ from tests.builders.document_sets import MADE_BY_0_1
 from tests.builders.teams import cli
 from tests.conftest import Project, make_project
 from tokenmill import Tokenizer
-from tokenmill.analysis.locate import locate_id, locate_token
 from tokenmill.dataset.manifest import read_manifest, read_manifest_file
 from tokenmill.dataset.tokens_digest import TokensDigest
+from tokenmill.features.view.locate import locate_id, locate_token
 from tokenmill.formats.parquet import read_tokens
 from tokenmill.versioning.upload import upload
 from tokenmill_reader.copy_check import files_below

@@ -1,4 +1,4 @@
-"""The commands about a token dataset: verify, info, locate and draft-vocab."""
+"""The commands verify and info."""
 
 import argparse
 import dataclasses
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenmill.cli.answer import Answer, text
-from tokenmill.cli.dataset_arguments import add_dataset, add_tokenizer, dataset_of, dataset_path
+from tokenmill.cli.dataset_arguments import add_dataset, add_tokenizer, dataset_of
 from tokenmill.errors import EXIT_DONE, EXIT_ERROR, EXIT_NO, CorpusError, ParamsError
 from tokenmill.layout import PARAMS_FILE, TOKENS_DIRECTORY
 
@@ -68,49 +68,6 @@ def add_commands(commands: "Commands") -> None:
     )
     add_dataset(info, or_url=True)
     info.set_defaults(run=_info)
-    locate = commands.add_parser(
-        "locate",
-        help="find the document of a token, or the tokens of a document",
-        description="Looks into the document index beside the dataset, and into the dataset for the tokens around a token. The "
-        "documents are not needed. Exit code 0: found, 1: there is no such token or document.",
-        epilog="example: tokenmill locate --token 17",
-    )
-    add_dataset(locate)
-    wanted = locate.add_mutually_exclusive_group(required=True)
-    wanted.add_argument("--token", type=int, metavar="N", help="a position in the whole dataset, from 0")
-    wanted.add_argument(
-        "--id", metavar="ID", help="a document's id; where ids are rows, the document of that row of every input file"
-    )
-    wanted.add_argument(
-        "--digest", metavar="HEX", help="the sha256 of a document's text, or its first digits, at least 8"
-    )
-    add_tokenizer(locate)
-    locate.set_defaults(run=_locate)
-    _add_draft_vocab(commands)
-
-
-def _add_draft_vocab(commands: "Commands") -> None:
-    draft = commands.add_parser(
-        "draft-vocab",
-        help="write the most frequent tokens of a dataset for speculative decoding",
-        description="Counts the tokens of a dataset, and writes the draft vocabulary of the most frequent ones: d2t and t2d, as "
-        "SpecForge and SGLang read them, and how much of the dataset each size covers. With --check, exit code 0: the files "
-        "are those of the dataset, 1: they are others.",
-        epilog="example: tokenmill draft-vocab data/tokens draft --top 32768 --trained-only",
-    )
-    draft.add_argument("dataset", type=dataset_path, metavar="DATASET", help="the folder of a token dataset")
-    draft.add_argument("directory", type=Path, metavar="DIR", help="the directory of the new files")
-    draft.add_argument("--top", type=int, default=32768, metavar="N", help="the number of ids (default: %(default)s)")
-    draft.add_argument(
-        "--vocab-size", type=int, metavar="N", help="the model's vocabulary size, if it is larger than the tokenizer's"
-    )
-    draft.add_argument("--trained-only", action="store_true", help="count only where the loss mask is 1")
-    draft.add_argument(
-        "--check",
-        action="store_true",
-        help="write nothing, and compare the files in DIR with the dataset, by the settings in their draft_vocab.json",
-    )
-    draft.set_defaults(run=_draft_vocab)
 
 
 def _keep_freed_memory() -> None:
@@ -179,31 +136,6 @@ def _info(asked: argparse.Namespace) -> Answer:
 
     found = info(dataset_of(asked))
     return text(found, lines_of(found))
-
-
-def _locate(asked: argparse.Namespace) -> Answer:
-    from tokenmill.analysis.locate import lines_of, locate_digest, locate_id, locate_token
-
-    dataset = Path(dataset_of(asked))
-    if asked.token is not None:
-        found = locate_token(dataset, asked.token, asked.tokenizer)
-    elif asked.id is not None:
-        found = locate_id(dataset, asked.id)
-    else:
-        found = locate_digest(dataset, asked.digest)
-    return text(found.as_json(), lines_of(found), EXIT_DONE if found.n_found else EXIT_NO)
-
-
-def _draft_vocab(asked: argparse.Namespace) -> Answer:
-    from tokenmill.analysis.draft_vocab import differences, draft_vocab, lines_of
-
-    dataset = Path(dataset_of(asked))
-    if asked.check:
-        wrong = differences(dataset, asked.directory)
-        lines = wrong or [f"{asked.directory}: the draft vocabulary of {dataset}"]
-        return text({"differences": wrong}, lines, EXIT_NO if wrong else EXIT_DONE)
-    found = draft_vocab(dataset, asked.directory, asked.top, asked.vocab_size, asked.trained_only)
-    return text(found.model_dump(mode="json"), lines_of(found, asked.directory))
 
 
 def _root_of(here: Path) -> Path:

@@ -1,18 +1,37 @@
-"""The command view."""
+"""The commands view and locate."""
 
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenmill.cli.answer import Answer, print_result
+from tokenmill.cli.answer import Answer, print_result, text
 from tokenmill.cli.dataset_arguments import add_dataset, add_tokenizer, dataset_of
+from tokenmill.errors import EXIT_DONE, EXIT_NO
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
 
 
 def add_commands(commands: "Commands") -> None:
-    """Adds the command to the parser."""
+    """Adds these commands to the parser."""
+    locate = commands.add_parser(
+        "locate",
+        help="find the document of a token, or the tokens of a document",
+        description="Looks into the document index beside the dataset, and into the dataset for the tokens around a token. The "
+        "documents are not needed. Exit code 0: found, 1: there is no such token or document.",
+        epilog="example: tokenmill locate --token 17",
+    )
+    add_dataset(locate)
+    wanted = locate.add_mutually_exclusive_group(required=True)
+    wanted.add_argument("--token", type=int, metavar="N", help="a position in the whole dataset, from 0")
+    wanted.add_argument(
+        "--id", metavar="ID", help="a document's id; where ids are rows, the document of that row of every input file"
+    )
+    wanted.add_argument(
+        "--digest", metavar="HEX", help="the sha256 of a document's text, or its first digits, at least 8"
+    )
+    add_tokenizer(locate)
+    locate.set_defaults(run=_locate)
     view = commands.add_parser(
         "view",
         help="show a token dataset in the browser",
@@ -28,6 +47,19 @@ def add_commands(commands: "Commands") -> None:
     view.add_argument("--other", type=Path, metavar="PATH", help="another tokenizer, to compare with the dataset's")
     view.add_argument("--port", type=int, default=0, metavar="N", help="the port of the page (default: a free one)")
     view.set_defaults(run=_view)
+
+
+def _locate(asked: argparse.Namespace) -> Answer:
+    from tokenmill.features.view.locate import lines_of, locate_digest, locate_id, locate_token
+
+    dataset = Path(dataset_of(asked))
+    if asked.token is not None:
+        found = locate_token(dataset, asked.token, asked.tokenizer)
+    elif asked.id is not None:
+        found = locate_id(dataset, asked.id)
+    else:
+        found = locate_digest(dataset, asked.digest)
+    return text(found.as_json(), lines_of(found), EXIT_DONE if found.n_found else EXIT_NO)
 
 
 def _view(asked: argparse.Namespace) -> Answer:

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tokenmill.analysis.locate import reading
 from tokenmill.errors import ValidationError
+from tokenmill.features.view.locate import reading
 from tokenmill_reader.array_types import Longs
 from tokenmill_reader.checked_parquet import parquet_file
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tokenmill.analysis.locate import reading
 from tokenmill.errors import TokenizerError
+from tokenmill.features.view.locate import reading
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.array_types import Ids
 from tokenmill_reader.checked_parquet import read_table

@@ -62,7 +62,7 @@ def _diff(asked: argparse.Namespace) -> Answer:
         for option in ("corpus", "language"):
             if getattr(asked, option) is not None:
                 raise ParamsError(f"--{option}", "found with two datasets; it is for tokenizers.", "Omit it.")
-        from tokenmill.analysis.compare_datasets import compare_datasets, lines_of
+        from tokenmill.features.diff.compare_datasets import compare_datasets, lines_of
 
         try:
             found = compare_datasets(one, other)

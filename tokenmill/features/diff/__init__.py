@@ -1,0 +1,1 @@
+"""Two tokenizers or two datasets, compared."""

@@ -1,0 +1,1 @@
+"""The most frequent tokens of a dataset, as a draft vocabulary for speculative decoding."""
