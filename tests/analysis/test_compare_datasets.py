@@ -18,11 +18,11 @@ from tests.builders.teams import build, cli, commit, make_team
 from tests.conftest import DOCUMENTS, Project, make_project
 from tokenmill.dataset.document_index import index_schema
 from tokenmill.dataset.manifest import Manifest
+from tokenmill.features.share.upload import upload
 from tokenmill.report import document_changes as comparing
 from tokenmill.report.document_changes import Indexed, document_changes
 from tokenmill.storage import objects
 from tokenmill.versioning.published_report import published_report
-from tokenmill.versioning.upload import upload
 from tokenmill_reader.regular_files import sha256_file
 
 Document = tuple[str | int, str, str]

@@ -14,8 +14,8 @@ from tests.builders.s3_server import SECRET, client, environment, moto
 from tests.builders.teams import cli
 from tests.conftest import Project, make_project
 from tokenmill.analysis.remote_dataset import RemoteDataset
+from tokenmill.features.share.upload import upload
 from tokenmill.storage import objects
-from tokenmill.versioning.upload import upload
 from tokenmill_reader.copy_check import files_below
 
 pytestmark = pytest.mark.slow

@@ -35,7 +35,14 @@ def test_each_command_of_the_table_is_added_by_its_part() -> None:
 
 @pytest.mark.parametrize(
     ("command", "features"),
-    [("status", set()), ("build", set()), ("choose", {"plan"}), ("locate", {"view"}), ("view", {"view"})],
+    [
+        ("status", set()),
+        ("build", set()),
+        ("choose", {"plan"}),
+        ("gc", {"share"}),
+        ("locate", {"view"}),
+        ("view", {"view"}),
+    ],
 )
 def test_a_command_imports_no_feature_but_its_own(command: str, features: set[str]) -> None:
     assert features_imported(command) == features

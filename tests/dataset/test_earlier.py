@@ -15,9 +15,9 @@ from tests.conftest import Project, make_project
 from tokenmill import Tokenizer
 from tokenmill.dataset.manifest import read_manifest, read_manifest_file
 from tokenmill.dataset.tokens_digest import TokensDigest
+from tokenmill.features.share.upload import upload
 from tokenmill.features.view.locate import locate_id, locate_token
 from tokenmill.formats.parquet import read_tokens
-from tokenmill.versioning.upload import upload
 from tokenmill_reader.copy_check import files_below
 from tokenmill_reader.regular_files import sha256_file
 

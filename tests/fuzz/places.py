@@ -17,9 +17,9 @@ from tests.builders.trained import TOKENIZER
 from tests.conftest import make_project
 from tests.fuzz.changes import change_json, changed_bytes
 from tests.fuzz.targets import Try
-from tokenmill.versioning.download import download
+from tokenmill.features.share.download import download
+from tokenmill.features.share.upload import upload
 from tokenmill.versioning.registry import Reference, fetch_version, find_version
-from tokenmill.versioning.upload import upload
 
 _SECRET = "of nobody else"
 _NAMES = (

@@ -16,8 +16,8 @@ from tests.builders.s3_server import SECRET, client, environment, moto
 from tests.builders.teams import cli
 from tests.conftest import REPOSITORY, Project, make_project
 from tests.times import PATIENCE_S
+from tokenmill.features.share.upload import upload
 from tokenmill.storage import objects
-from tokenmill.versioning.upload import upload
 
 pytestmark = pytest.mark.slow
 

@@ -74,7 +74,7 @@ def test_commits_that_fail_or_meet_another_one_are_made_again(team: Team, hub: H
     hub.failing, hub.failing_lists = [503, 412], [503]  # 412: somebody else has committed meanwhile
     code = f"""
 from pathlib import Path
-from tokenmill.versioning import upload
+from tokenmill.features.share import upload
 upload._N_IN_COMMIT = 10
 done = upload.upload(Path(), "{PLACE}")
 print(sum(done.files.values()) - done.files["sent"], done.url)
@@ -104,7 +104,7 @@ def test_a_manifest_that_comes_meanwhile_is_not_overwritten(team: Team, hub: Hub
     path = hub.folder / "sets" / digest[:16] / "tokens/manifest.json"
     code = f"""
 from pathlib import Path
-from tokenmill.versioning import upload
+from tokenmill.features.share import upload
 def commit_another(*arguments):
     path = Path({str(path)!r})
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -20,9 +20,12 @@ PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "commands": {  # the function that adds the command to the command line
             "choose": "tokenmill.features.plan.commands:add_commands",
             "diff": "tokenmill.features.diff.commands:add_commands",
+            "download": "tokenmill.features.share.commands:add_commands",
             "draft-vocab": "tokenmill.features.draft.commands:add_commands",
+            "gc": "tokenmill.features.share.commands:add_commands",
             "locate": "tokenmill.features.view.commands:add_commands",
             "plan": "tokenmill.features.plan.commands:add_commands",
+            "upload": "tokenmill.features.share.commands:add_commands",
             "view": "tokenmill.features.view.commands:add_commands",
         },
     }

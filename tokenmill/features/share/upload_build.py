@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from tokenmill.features.share.upload import Uploaded
+from tokenmill.features.share.upload import upload as upload_files
 from tokenmill.layout import UPLOADS_FILE
 from tokenmill.pipeline.alone import alone
 from tokenmill.versioning.publish import check_build
-from tokenmill.versioning.upload import Uploaded
-from tokenmill.versioning.upload import upload as upload_files
 
 
 def upload(root: Path, place: str) -> Uploaded:

@@ -15,7 +15,7 @@ from tokenmill_reader.shown import size
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
-    from tokenmill.versioning.unused import FoundFolder
+    from tokenmill.features.share.unused import FoundFolder
 
 _NAMES_SHOWN = 4
 _PLACE = "s3://BUCKET/path, gs://BUCKET/path, az://CONTAINER/path, or a folder"
@@ -65,7 +65,7 @@ def add_commands(commands: "Commands") -> None:
 
 
 def _upload(asked: argparse.Namespace) -> Answer:
-    from tokenmill.stages.upload import upload
+    from tokenmill.features.share.upload_build import upload
     from tokenmill.storage.anywhere import place_of
     from tokenmill.versioning.git import changed_files
 
@@ -78,8 +78,8 @@ def _upload(asked: argparse.Namespace) -> Answer:
 
 
 def _download(asked: argparse.Namespace) -> Answer:
+    from tokenmill.features.share.download import download
     from tokenmill.storage.anywhere import place_of
-    from tokenmill.versioning.download import download
 
     url = place_of(asked.dataset)
     manifest = download(url, asked.directory)
@@ -88,8 +88,8 @@ def _download(asked: argparse.Namespace) -> Answer:
 
 
 def _gc(asked: argparse.Namespace) -> Answer:
+    from tokenmill.features.share.unused import REMOVED, find, remove
     from tokenmill.storage.anywhere import place_of
-    from tokenmill.versioning.unused import REMOVED, find, remove
 
     place = place_of(asked.place)
     found = find(find_params().parent, place, asked.keep)
