@@ -41,6 +41,7 @@ def test_each_command_of_the_table_is_added_by_its_part() -> None:
         ("choose", {"plan"}),
         ("gc", {"share"}),
         ("locate", {"view"}),
+        ("remap", {"trim"}),
         ("view", {"view"}),
     ],
 )

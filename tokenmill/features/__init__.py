@@ -25,6 +25,7 @@ PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "gc": "tokenmill.features.share.commands:add_commands",
             "locate": "tokenmill.features.view.commands:add_commands",
             "plan": "tokenmill.features.plan.commands:add_commands",
+            "remap": "tokenmill.features.trim.commands:add_commands",
             "upload": "tokenmill.features.share.commands:add_commands",
             "view": "tokenmill.features.view.commands:add_commands",
         },

@@ -52,7 +52,7 @@ def _path(given: str) -> Path:
 
 def _remap(asked: argparse.Namespace) -> Answer:
     from tokenmill.arguments import threads_or_all
-    from tokenmill.stages.remap import lines_of, remap
+    from tokenmill.features.trim.remap import lines_of, remap
 
     found = remap(asked.dataset, asked.to, asked.directory, asked.tokenizer, threads_or_all(asked.threads))
     result = {name: getattr(found, name) for name in found.__struct_fields__}

@@ -26,6 +26,7 @@ from tokenmill.dataset.tables import (
 )
 from tokenmill.dataset.unit_output import TOKENS_FILE
 from tokenmill.errors import ParamsError
+from tokenmill.features.trim.remap_task import RemapFacts, RemapTask, check_file
 from tokenmill.file_sets.arrangement import SetFacts
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import epochs_of
@@ -37,7 +38,6 @@ from tokenmill.pipeline.pools import Threads
 from tokenmill.pipeline.run import Driver
 from tokenmill.rounds import Round, Rounds, do
 from tokenmill.stages.encode_sets import SetsRun, write_blends, write_sets
-from tokenmill.stages.remap_task import RemapFacts, RemapTask, check_file
 from tokenmill.storage.atomic import write_directory
 from tokenmill.storage.followed import files_in, followed
 from tokenmill.storage.links import link

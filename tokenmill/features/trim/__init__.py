@@ -1,0 +1,1 @@
+"""Datasets renumbered for a tokenizer that was trimmed from their own."""
