@@ -1,16 +1,26 @@
 """The text that is measured on: english documents beside the project where they are, else the sample in data/raw."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from benchmarks.process import ROOT
 from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import find_shards, read_batches
 
-ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared"
 ROOT_CORPUS = SHARED / "corpus"
 ENGLISH = ROOT_CORPUS / "english"
 _TEXT_COLUMN = {"multilingual": "body"}
+
+
+def needed_files(*paths: Path) -> None:
+    """Ends the benchmark where one of the files or folders is missing that it cannot do without."""
+    for path in paths:
+        if not path.exists():
+            sys.exit(
+                f"{path}: not found. This benchmark needs the corpus and the tokenizers that the project is measured with."
+            )
 
 
 def documents(n_bytes_max: int) -> list[str]:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks import record
-from benchmarks.train_one import peak_mb
+from benchmarks.process import peak_mb
 
 LETTERS = np.frombuffer(b"etaoinshrdlcumwf", np.uint8)
 DIGITS_MAX = 7  # base 16: 28 bits

@@ -12,20 +12,19 @@ loading, memory, files. It needs the corpus and the tokenizers that stand beside
 them, `--texts english --tokenizers trained` encodes the sample in data/raw with a tokenizer that is trained on it.
 """
 
-import argparse
 import json
 import os
 import statistics
-import sys
-import tempfile
 import unicodedata
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks import record
-from benchmarks.corpus import ENGLISH, SHARED, first, texts_of
+from benchmarks.corpus import ENGLISH, SHARED, first, needed_files, texts_of
 from benchmarks.encode_one import TOOLS
-from benchmarks.process import run_module
+from benchmarks.harness import Cell, bytes_of, in_turns, options, recording, verdict, why_untimed
+from benchmarks.process import module_result, run_module
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.pretokenizers import patterns
 
@@ -45,40 +44,35 @@ PACKAGES = ("tokenizers", "tiktoken", "gigatoken", "snaptokens", "fastokens", "t
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.encode", description=__doc__)
+    parser = options("encode", __doc__, runs=5)
     parser.add_argument("--mb", type=int, default=16)
-    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--texts", nargs="+", choices=TEXTS, default=TEXTS)
     parser.add_argument("--tokenizers", nargs="+", choices=[*TOKENIZERS, TRAINED], default=[*TOKENIZERS])
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=[*TOOLS])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--turns", type=int, default=TURNS, help="of one thread and several in one process; 0: none")
-    record.add_option(parser)
     asked = parser.parse_args()
-    if not ENGLISH.is_dir() and (asked.texts, asked.tokenizers) != (["english"], [TRAINED]):
-        sys.exit(f"{SHARED}: expected the corpus and the tokenizers that the project is measured with.")
+    if (asked.texts, asked.tokenizers) != (["english"], [TRAINED]):
+        needed_files(ENGLISH)
     sections = {threads: record.begin(section_of(threads), PACKAGES, asked) for threads in asked.threads}
-    turns = record.begin("threads", (), asked)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    several = [threads for threads in asked.threads if threads > 1 and "tokenmill" in asked.tools and asked.turns]
+    with recording("threads", (), asked) as turns:
         for text in asked.texts:
             normalized = (unicodedata.normalize("NFC", one) for one in texts_of(text) if "<|" not in one)
             kept = first(normalized, asked.mb * 10**6)
-            (folder / "documents.json").write_text(json.dumps(kept), encoding="utf-8")
-            n_bytes = sum(len(one.encode()) for one in kept)
+            (turns.folder / "documents.json").write_text(json.dumps(kept), encoding="utf-8")
+            n_bytes = bytes_of(kept)
             for tokenizer in asked.tokenizers:
-                _write_tokenizer(tokenizer, kept, folder)
+                _write_tokenizer(tokenizer, kept, turns.folder)
                 named = {"text": text, "tokenizer": tokenizer, "text_bytes": n_bytes}
-                for threads in asked.threads:
+                for threads, section in sections.items():
                     print(f"\n{text}, {tokenizer}: {n_bytes / 1e6:.1f} MB, {threads} of {os.cpu_count()} cores")
-                    found = _measure_all(asked.tools, folder, threads, asked.runs, n_bytes)
-                    sections[threads]["cells"] += [named | {"cores": threads} | cell for cell in found]
-                for threads in set(asked.threads) - {1} if "tokenmill" in asked.tools and asked.turns else ():
-                    turns["cells"].append(named | {"cores": threads} | _measure_turns(folder, threads, asked.turns))
-    for section in sections.values():
-        record.keep(section, asked.record)
-    if turns["cells"]:
-        record.keep(turns, asked.record)
+                    cells = _measure_all(asked.tools, turns.folder, threads, asked.runs, n_bytes)
+                    section["cells"] += [named | {"cores": threads} | cell for cell in cells]
+                for threads in several:
+                    turns.cells.append(named | {"cores": threads} | _measure_turns(turns.folder, threads, asked.turns))
+        for section in sections.values():
+            record.keep(section, asked.record)
 
 
 def section_of(threads: int) -> str:
@@ -125,50 +119,41 @@ def cut_at_gap(document: dict[str, Any]) -> int:
     return n
 
 
-def _measure_all(tools: list[str], folder: Path, threads: int, n_runs: int, n_bytes: int) -> list[dict[str, Any]]:
-    """What each tool did, as cells of a record; printed, too."""
-    found: dict[str, list[dict[str, Any]]] = {tool: [] for tool in tools}
-    expected = _measure("tokenizers", folder, threads, 1)
-    for run in range(n_runs):
-        # Who comes after a slow one finds memory that the machine has to give anew: each in turn.
-        for tool in tools[run % len(tools) :] + tools[: run % len(tools)]:
-            if tool == "tokenizers":
-                found[tool] = [expected]
-            elif tool not in SLOW or run == 0:
-                found[tool].append(_measure(tool, folder, threads, 1 if tool in SLOW else 1 + LATER_PASSES))
-    own = next((_speeds(found[tool], n_bytes) for tool in tools if tool == "tokenmill"), None)
-    cells: list[dict[str, Any]] = []
-    for tool, runs in found.items():
-        failed = [run["failed"] for run in runs if "failed" in run]
-        if failed:
-            print(f"  {tool:<17} {failed[0]}")
-            cells.append({"tool": tool, "failed": failed[0]})
-        elif any(run["answer"] != expected["answer"] for run in runs):
-            print(f"  {tool:<17} other ids than those of tokenizers: no time")
-            cells.append({"tool": tool, "answer": "other"})
+def _measure_all(tools: list[str], folder: Path, threads: int, n_runs: int, n_bytes: int) -> list[Cell]:
+    """The cells of all tools, which take turns; printed, too."""
+
+    def measure(tool: str, n_passes: int) -> dict[str, Any]:
+        return run_module("benchmarks.encode_one", tool, folder, threads, n_passes)
+
+    expected = module_result("benchmarks.encode_one", "tokenizers", folder, threads, 1)
+    fast = in_turns({tool: partial(measure, tool, 1 + LATER_PASSES) for tool in tools if tool not in SLOW}, n_runs)
+    slow = {tool: [expected if tool == "tokenizers" else measure(tool, 1)] for tool in tools if tool in SLOW}
+    own = _speeds(fast["tokenmill"], n_bytes) if "tokenmill" in tools else None
+    cells = []
+    for tool in tools:
+        runs = slow.get(tool) or fast[tool]
+        cell = {"tool": tool} | verdict(runs, expected["answer"])
+        if cell.get("answer") != "same":
+            print(f"  {tool:<17} {why_untimed(cell)}")
         else:
-            cells.append({"tool": tool, "answer": "same"} | _runs_of(runs, n_bytes))
-            first, later = _speeds(runs, n_bytes)
-            ratios = (
-                f"  tokenmill: {own[0] / first:5.2f} × and {own[1] / later:5.2f} ×"
-                if own and tool != "tokenmill"
-                else ""
-            )
-            print(f"  {tool:<17} first {first:7.1f} MB/s, later {later:7.1f} MB/s{ratios}", flush=True)
+            cell |= _runs_of(runs, n_bytes)
+            speeds = _speeds(runs, n_bytes)
+            line = f"  {tool:<17} first {speeds[0]:7.1f} MB/s, later {speeds[1]:7.1f} MB/s"
+            if own and tool != "tokenmill":
+                line += f"  tokenmill: {own[0] / speeds[0]:5.2f} × and {own[1] / speeds[1]:5.2f} ×"
+            print(line, flush=True)
+        cells.append(cell)
     return cells
 
 
-def _runs_of(runs: list[dict[str, Any]], n_bytes: int) -> dict[str, list[float]]:
-    first = [run["seconds"][0] for run in runs]
-    later = [second for run in runs for second in run["seconds"][1:]]
-    return {
-        "runs_first_s": record.seconds(first),
-        "runs_first_cpu_s": record.seconds(run["cpu_s"][0] for run in runs),
-        "runs_first_mb_per_s": record.mb_per_s(n_bytes, first),
-        "runs_later_s": record.seconds(later),
-        "runs_later_cpu_s": record.seconds(second for run in runs for second in run["cpu_s"][1:]),
-        "runs_later_mb_per_s": record.mb_per_s(n_bytes, later),
-    }
+def _runs_of(runs: list[dict[str, Any]], n_bytes: int) -> Cell:
+    cell: Cell = {}
+    for kind, passes in (("first", slice(1)), ("later", slice(1, None))):
+        seconds = [second for run in runs for second in run["seconds"][passes]]
+        cell[f"runs_{kind}_s"] = record.seconds(seconds)
+        cell[f"runs_{kind}_cpu_s"] = record.seconds(second for run in runs for second in run["cpu_s"][passes])
+        cell[f"runs_{kind}_mb_per_s"] = record.mb_per_s(n_bytes, seconds)
+    return cell
 
 
 def _measure_turns(folder: Path, threads: int, n_turns: int) -> dict[str, Any]:
@@ -183,10 +168,6 @@ def _measure_turns(folder: Path, threads: int, n_turns: int) -> dict[str, Any]:
             times = f"{one * 1e3:.1f}, {several * 1e3:.1f} and {apart * 1e3:.1f} ms"
             print(f"  {kind:<5}{name:<8} {one / several:.2f} ×, with nothing in common {one / apart:.2f} × ({times})")
     return {f"runs_{kind}_{way}_s": record.seconds(seconds) for kind in found for way, seconds in found[kind].items()}
-
-
-def _measure(tool: str, folder: Path, threads: int, n_passes: int) -> dict[str, Any]:
-    return run_module("benchmarks.encode_one", tool, folder, threads, n_passes)
 
 
 def _speeds(runs: list[dict[str, Any]], n_bytes: int) -> tuple[float, float]:

@@ -10,12 +10,12 @@ import base64
 import gc
 import hashlib
 import json
-import os
 import sys
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+from benchmarks.process import bind, timed
 
 Prepared = tuple[Callable[[list[str]], Any], Callable[[Any], Any], Callable[[Any], str]]
 """What makes the batch that the tool takes, what encodes it, and what gives the digest of the ids."""
@@ -24,8 +24,7 @@ Prepared = tuple[Callable[[list[str]], Any], Callable[[Any], Any], Callable[[Any
 def main() -> None:
     tool, folder, threads, n_passes = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     warms = "QUARTER" in sys.argv[5:]
-    os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:threads]))
-    os.environ |= {"RAYON_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "true" if threads > 1 else "false"}
+    bind(threads)
     texts: list[str] = json.loads((folder / "documents.json").read_text(encoding="utf-8"))
     take, work, digest = TOOLS[tool](folder, threads)
     gc.disable()  # what tools that give Python lists would pay for their millions of objects is another matter
@@ -35,11 +34,10 @@ def main() -> None:
     batch = take(texts[n_warm:])
     seconds, cpu_s, result = [], [], None
     for _ in range(n_passes):
-        result = None
-        start_s, start_cpu_s = time.perf_counter(), time.process_time()
-        result = work(batch)
-        seconds.append(time.perf_counter() - start_s)
-        cpu_s.append(time.process_time() - start_cpu_s)
+        result = None  # the memory is free again before the next pass
+        pass_s, pass_cpu_s, result = timed(lambda: work(batch))
+        seconds.append(pass_s)
+        cpu_s.append(pass_cpu_s)
     print(json.dumps({"seconds": seconds, "cpu_s": cpu_s, "answer": digest(result)}))
 
 

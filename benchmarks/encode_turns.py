@@ -9,7 +9,6 @@ the same, or there is no time.
 import gc
 import json
 import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from benchmarks.process import timed
 from tokenmill import Tokenizer
 
 
@@ -43,7 +43,7 @@ def main() -> None:
                     one.shared_in(folder) for one in (tokenizer, *tokenizers)
                 )  # with empty caches
                 for kind in ("first", *["later"] * n_later):
-                    found[kind][way].append(_seconds(ways[way]))
+                    found[kind][way].append(timed(ways[way]).seconds)
     print(json.dumps(found))
 
 
@@ -52,14 +52,6 @@ def _parts(batch: pa.Array, n: int) -> list[pa.Array]:
     ends = pc.binary_length(batch).to_numpy().cumsum()
     cuts = [*ends.searchsorted([ends[-1] * i // n for i in range(n)]), len(batch)]
     return [batch[cuts[i] : cuts[i + 1]] for i in range(n)]
-
-
-def _seconds(run: Callable[[], Any]) -> float:
-    start_s = time.perf_counter()
-    ids = run()
-    seconds = time.perf_counter() - start_s
-    del ids
-    return seconds
 
 
 if __name__ == "__main__":

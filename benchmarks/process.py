@@ -1,26 +1,78 @@
-"""A measurement in a process of its own."""
+"""Measurements of this process, and in processes of their own. A tool's process imports this first, so it imports little."""
 
 import json
 import os
+import resource
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from benchmarks.corpus import ROOT
+ROOT = Path(__file__).parent.parent
+
+
+class Run(NamedTuple):
+    """The seconds of one run, those of the processor, and what the run returned."""
+
+    seconds: float
+    cpu_s: float
+    result: Any = None
+
+
+def timed(work: Callable[[], Any]) -> Run:
+    """Runs `work`; the processor time is that of all threads, and of processes that began and ended meanwhile."""
+    start_s, start_cpu_s = time.perf_counter(), time.process_time() + _children_cpu_s()
+    result = work()
+    return Run(time.perf_counter() - start_s, time.process_time() + _children_cpu_s() - start_cpu_s, result)
+
+
+def timed_command(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Run:
+    """Runs a command, which must end well; the processor time is that of its processes."""
+    start_s, start_cpu_s = time.perf_counter(), _children_cpu_s()
+    subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=True)
+    return Run(time.perf_counter() - start_s, _children_cpu_s() - start_cpu_s)
 
 
 def run_module(
-    module: str, *arguments: object, python: Path | str = sys.executable, environment: Mapping[str, str] | None = None
+    module: str,
+    *arguments: object,
+    python: Path | str = sys.executable,
+    environment: Mapping[str, str] | None = None,
+    folder: Path = ROOT,
 ) -> dict[str, Any]:
     """The JSON in the last line that a module prints, or `failed`: why it failed. `environment`: variables beside those of this
     process."""
     command = [str(python), "-m", module, *map(str, arguments)]
     variables = {**os.environ, **(environment or {})}
-    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         return {"failed": f"exit {done.returncode}: {last[:200]}"}
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])  # some tools print what they do
     return found
+
+
+def module_result(module: str, *arguments: object, **how: Any) -> dict[str, Any]:
+    """The same for a module that must end well; SystemExit says why it did not."""
+    result = run_module(module, *arguments, **how)
+    if "failed" in result:
+        raise SystemExit(f"{module}: {result['failed']}")
+    return result
+
+
+def bind(cores: int) -> None:
+    """Gives this process so many cores, before any tool is imported, and tells the tools so."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    os.environ |= {"RAYON_NUM_THREADS": str(cores), "TOKENIZERS_PARALLELISM": "true" if cores > 1 else "false"}
+
+
+def peak_mb() -> float:
+    """The process's own peak: what getrusage says begins with that of the process that started it."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) * 1024 / 1e6
+
+
+def _children_cpu_s() -> float:
+    return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])

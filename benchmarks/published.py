@@ -12,57 +12,46 @@ before.
     superbpe-200k     as published: tokens of several words, whose pre-tokens are sentences
 """
 
-import argparse
 import json
 import statistics
-import sys
-import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import record
-from benchmarks.corpus import ENGLISH, SHARED, first, texts_of
+from benchmarks.corpus import ENGLISH, SHARED, first, needed_files, texts_of
 from benchmarks.encode import TEXTS, cut_at_gap
 from benchmarks.encode_one import quarter
-from benchmarks.process import run_module
+from benchmarks.harness import Cell, bytes_of, in_turns, options, recording, runs_of, verdict, why_untimed
+from benchmarks.process import Run, module_result, run_module
 from tokenmill.pretokenizers import patterns
 
 TOOLS = ("tokenmill", "tokenmill, Arrow", "gigatoken", "snaptokens", "fastokens")
 TOKENIZERS = ("qwen3", "qwen3 normalized", "llama3", "llama-2-spm", "superbpe-200k")
+PACKAGES = ("tokenizers", "gigatoken", "snaptokens", "fastokens", "tokie", "splintr-rs")
 _MORE_TOOLS = {"llama-2-spm": ("tokie", "splintr")}
 _N_ADDED = 256
 _MARKS = ("<|", "<s>", "</s>", "<unk>")  # of special tokens
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.published", description=__doc__)
+    parser = options("published", __doc__, runs=3)
     parser.add_argument("--mb", type=int, default=64)
-    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--texts", nargs="+", choices=TEXTS, default=TEXTS)
     parser.add_argument("--tokenizers", nargs="+", choices=TOKENIZERS, default=TOKENIZERS)
-    record.add_option(parser)
     asked = parser.parse_args()
-    if not ENGLISH.is_dir():
-        sys.exit(f"{SHARED}: expected the corpus and the tokenizers that the project is measured with.")
-    section = record.begin(
-        "encode_published", ("tokenizers", "gigatoken", "snaptokens", "fastokens", "tokie", "splintr-rs"), asked
-    )
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    needed_files(ENGLISH)
+    with recording("encode_published", PACKAGES, asked) as measured:
         for text in asked.texts:
             unmarked = (one for one in texts_of(text) if not any(mark in one for mark in _MARKS))
             texts = first(unmarked, asked.mb * 10**6)
-            (folder / "documents.json").write_text(json.dumps(texts), encoding="utf-8")
-            n_bytes = sum(len(one.encode()) for one in texts[quarter(texts) :])
-            for tokenizer in asked.tokenizers:
-                (folder / "tokenizer.json").write_text(json.dumps(_document(tokenizer)), encoding="utf-8")
-                print(f"\n{text}, {tokenizer}: {n_bytes / 1e6:.1f} MB after a quarter more, one core")
-                named = {"text": text, "tokenizer": tokenizer, "text_bytes": n_bytes, "cores": 1}
-                section["cells"] += [
-                    named | cell
-                    for cell in _measure_all(folder, (*TOOLS, *_MORE_TOOLS.get(tokenizer, ())), asked.runs, n_bytes)
-                ]
-    record.keep(section, asked.record)
+            (measured.folder / "documents.json").write_text(json.dumps(texts), encoding="utf-8")
+            n_bytes = bytes_of(texts[quarter(texts) :])
+            for name in asked.tokenizers:
+                (measured.folder / "tokenizer.json").write_text(json.dumps(_document(name)), encoding="utf-8")
+                print(f"\n{text}, {name}: {n_bytes / 1e6:.1f} MB after a quarter more, one core")
+                named = {"text": text, "tokenizer": name, "text_bytes": n_bytes, "cores": 1}
+                cells = _measure_all(measured.folder, (*TOOLS, *_MORE_TOOLS.get(name, ())), asked.runs, n_bytes)
+                measured.cells.extend(named | cell for cell in cells)
 
 
 def _document(name: str) -> dict[str, Any]:
@@ -83,44 +72,28 @@ def _document(name: str) -> dict[str, Any]:
     return document
 
 
-def _measure_all(folder: Path, tools: tuple[str, ...], n_runs: int, n_bytes: int) -> list[dict[str, Any]]:
-    def measure(tool: str) -> dict[str, Any]:
-        return run_module("benchmarks.encode_one", tool, folder, 1, 1, "QUARTER")
-
-    expected = measure("tokenizers")
-    if "failed" in expected:
-        sys.exit(f"tokenizers: {expected['failed']}")
-    found = {tool: [measure(tool)] for tool in tools}
-    able = [tool for tool, [first] in found.items() if first.get("answer") == expected["answer"]]
-    for i in range(1, n_runs if able else 1):
-        at = i % len(able)
-        for tool in able[at:] + able[:at]:
-            found[tool].append(measure(tool))
-    cells: list[dict[str, Any]] = [_cell("tokenizers", [expected], n_bytes)]
-    print(f"  tokenizers        {cells[0]['runs_mb_per_s'][0]:7.1f} MB/s", flush=True)
-    speeds: dict[str, float] = {}
-    for tool, runs in found.items():
-        failed = [one["failed"] for one in runs if "failed" in one]
-        if failed or any(one["answer"] != expected["answer"] for one in runs):
-            print(f"  {tool:<17} {failed[0] if failed else 'other ids than those of tokenizers: no time'}")
-            cells.append({"tool": tool} | ({"failed": failed[0]} if failed else {"answer": "other"}))
-            continue
-        cells.append(_cell(tool, runs, n_bytes))
-        speeds[tool] = statistics.median(cells[-1]["runs_mb_per_s"])
-        print(f"  {tool:<17} {speeds[tool]:7.1f} MB/s", flush=True)
+def _measure_all(folder: Path, tools: tuple[str, ...], n_runs: int, n_bytes: int) -> list[Cell]:
+    expected = module_result("benchmarks.encode_one", "tokenizers", folder, 1, 1, "QUARTER")
+    ways = {tool: partial(run_module, "benchmarks.encode_one", tool, folder, 1, 1, "QUARTER") for tool in tools}
+    results = in_turns(ways, 1)
+    able = [tool for tool, [result] in results.items() if result.get("answer") == expected["answer"]]
+    for tool, more in in_turns({tool: ways[tool] for tool in able}, n_runs - 1 if able else 0).items():
+        results[tool] += more
+    cells = []
+    for tool, measured in {"tokenizers": [expected], **results}.items():
+        cell = {"tool": tool} | verdict(measured, expected["answer"])
+        if cell.get("answer") == "same":
+            cell |= runs_of([Run(run["seconds"][0], run["cpu_s"][0]) for run in measured], n_bytes)
+            print(f"  {tool:<17} {statistics.median(cell['runs_mb_per_s']):7.1f} MB/s", flush=True)
+        else:
+            print(f"  {tool:<17} {why_untimed(cell)}")
+        cells.append(cell)
+    speeds = {cell["tool"]: statistics.median(cell["runs_mb_per_s"]) for cell in cells[1:] if "runs_mb_per_s" in cell}
     others = [speed for tool, speed in speeds.items() if not tool.startswith("tokenmill")]
     for tool in TOOLS[:2] if others else ():
         if tool in speeds:
             print(f"  {tool}: {speeds[tool] / max(others):.2f} × the fastest other tool")
     return cells
-
-
-def _cell(tool: str, runs: list[dict[str, Any]], n_bytes: int) -> dict[str, Any]:
-    seconds = [one["seconds"][0] for one in runs]
-    return {
-        "tool": tool, "answer": "same", "runs_s": record.seconds(seconds),
-        "runs_cpu_s": record.seconds(one["cpu_s"][0] for one in runs), "runs_mb_per_s": record.mb_per_s(n_bytes, seconds),
-    }  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from benchmarks import record
 from benchmarks.corpus import documents
-from benchmarks.train_one import peak_mb
+from benchmarks.process import peak_mb
 from tokenmill import Counter, train_vocab
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.shards import Shard, ShardRange

@@ -9,19 +9,18 @@ not show: whether rustbpe (another order among equally frequent pairs), bpeasy (
 alone, whether the counts are right, which tests show.
 """
 
-import argparse
+import shutil
 import statistics
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from benchmarks import record
 from benchmarks.corpus import ROOT_CORPUS, by_language, lines_of
-from benchmarks.process import run_module
+from benchmarks.harness import Cell, in_turns, options, recording, runs_of, verdict, why_untimed
+from benchmarks.process import Run, run_module
 from benchmarks.train_one import COUNTING
 from tokenmill.counts.spill import SCHEMA
 from tokenmill.counts.table import write_counts
@@ -31,91 +30,77 @@ FAST = ("tokenmill", "gigabpe", "gigatoken")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.train", description=__doc__)
-    parser.add_argument("--runs", type=int, default=5)
+    parser = options("train", __doc__, runs=5)
     parser.add_argument("--only", nargs="+", choices=BENCHES, default=[*BENCHES])
-    record.add_option(parser)
     asked = parser.parse_args()
-    section = record.begin("train", ("tokenizers", "rustbpe", "bpeasy", "gigabpe", "gigatoken"), asked)
-    for name in asked.only:
-        with tempfile.TemporaryDirectory() as folder:
-            for cells in BENCHES[name](Path(folder), asked.runs):
-                section["cells"] += cells
-    record.keep(section, asked.record)
+    with recording("train", TOOLS[1:], asked) as measured:
+        for name in asked.only:
+            folder = measured.folder / name
+            folder.mkdir()
+            for cells in BENCHES[name](folder, asked.runs):
+                measured.cells.extend(cells)
+            shutil.rmtree(folder)
 
 
-Cells = list[dict[str, Any]]
-
-
-def english(folder: Path, runs: int) -> Iterator[Cells]:
+def english(folder: Path, runs: int) -> Iterator[list[Cell]]:
     """64 MB, 10,000 tokens, one core."""
     n_bytes = _write(folder, lines_of("english"))
     yield _side_by_side("english", n_bytes, folder, TOOLS, 10_000, 1, runs)
 
 
-def counting(folder: Path, runs: int) -> Iterator[Cells]:
+def counting(folder: Path, runs: int) -> Iterator[list[Cell]]:
     """64 MB, one core: counting alone by tokenmill, and by the others with a vocabulary of two tokens more than the bytes."""
     n_bytes = _write(folder, lines_of("english"))
     yield _side_by_side("english, counting alone", n_bytes, folder, TOOLS, COUNTING, 1, runs)
 
 
-def mixed(folder: Path, runs: int) -> Iterator[Cells]:
+def mixed(folder: Path, runs: int) -> Iterator[list[Cell]]:
     """168 MB, 50,000 tokens, two cores."""
     n_bytes = _write(folder, lines_of("english", "code", "multilingual"))
     yield _side_by_side("mixed", n_bytes, folder, TOOLS, 50_000, 2, runs)
 
 
-def large(folder: Path, runs: int) -> Iterator[Cells]:
+def large(folder: Path, runs: int) -> Iterator[list[Cell]]:
     """1.2 GB: seven copies of the mixed text, another letter changed in each; without tokenizers, which takes minutes."""
     n_bytes = _write(folder, _copies(7))
     yield _side_by_side("large", n_bytes, folder, FAST, 50_000, 2, min(runs, 3))
 
 
-def distinct(folder: Path, runs: int) -> Iterator[Cells]:
+def distinct(folder: Path, runs: int) -> Iterator[list[Cell]]:
     """10 million distinct pre-tokens that count 10⁹ bytes and more: from counts, which the others cannot begin with."""
     pretokens, counts = heavy_tail(10_000_000)
     write_counts(pa.table([pretokens, counts], schema=SCHEMA), folder / "counts.parquet")
-    found = {"tokenmill": [_measure("counts", folder, 50_000, 2) for _ in range(min(runs, 3))]}
-    yield _shown("distinct", None, 50_000, 2, found)
+    yield _side_by_side("distinct", None, folder, {"tokenmill": "counts"}, 50_000, 2, min(runs, 3))
 
 
-def nosplit(folder: Path, runs: int) -> Iterator[Cells]:
+def nosplit(folder: Path, runs: int) -> Iterator[list[Cell]]:
     """Texts without a split: each one pre-token. The published figures of a fast trainer in Python: 1.00 s and 8.15 s."""
     for name, vocab_size in (("taylorswift.txt", 10_000), ("proust_0300511.txt", 100_000)):
         text = (ROOT_CORPUS / name).read_bytes()
         (folder / "text.txt").write_bytes(text)
-        found = {"tokenmill": [_measure("nosplit", folder, vocab_size, 1) for _ in range(runs)]}
-        yield _shown(f"{name} without a split", len(text), vocab_size, 1, found)
+        what = f"{name} without a split"
+        yield _side_by_side(what, len(text), folder, {"tokenmill": "nosplit"}, vocab_size, 1, runs)
 
 
-def parity(folder: Path, runs: int) -> Iterator[Cells]:
+def parity(folder: Path, runs: int) -> Iterator[list[Cell]]:
     """10 MB in 21 languages, 8,000 tokens: parity-aware BPE, and that of tokenizers; on one core."""
-    n_bytes = 0
     for language, texts in by_language(10_000_000).items():
         lines = [line for text in texts for line in text.splitlines(keepends=True)]
         (folder / f"{language}.txt").write_text("".join(lines), encoding="utf-8")
-        n_bytes += (folder / f"{language}.txt").stat().st_size
+    n_bytes = sum(path.stat().st_size for path in folder.iterdir())
     tools = {"tokenmill": "parity", "tokenizers": "parity_of_tokenizers"}
-    found: dict[str, list[dict[str, Any]]] = {tool: [] for tool in tools}
-    for _ in range(min(runs, 3)):
-        for tool, module in tools.items():
-            found[tool].append(_measure(module, folder, 8_000, 1))
-    yield _shown("languages served alike", n_bytes, 8_000, 1, found)
+    yield _side_by_side("languages served alike", n_bytes, folder, tools, 8_000, 1, min(runs, 3))
 
 
-def superwords(folder: Path, runs: int) -> Iterator[Cells]:
+def superwords(folder: Path, runs: int) -> Iterator[list[Cell]]:
     """Learns 10,000 tokens from 64 MB on one core: with both phases of superwords, and within words alone. No other tool is
     compared: supergigatoken is not in the package registry, and BpeTrainer has one split pattern, so it has no second phase."""
     n_bytes = _write(folder, lines_of("english"))
-    modules = {"tokenmill": "superwords", "tokenmill, within words": "words_of_o200k"}
-    found: dict[str, list[dict[str, Any]]] = {tool: [] for tool in modules}
-    for _ in range(min(runs, 3)):
-        for tool, module in modules.items():
-            found[tool].append(_measure(module, folder, 10_000, 1))
-    yield _shown("superwords", n_bytes, 10_000, 1, found)
+    tools = {"tokenmill": "superwords", "tokenmill, within words": "words_of_o200k"}
+    yield _side_by_side("superwords", n_bytes, folder, tools, 10_000, 1, min(runs, 3))
 
 
-def growth(folder: Path, _runs: int) -> Iterator[Cells]:
+def growth(folder: Path, _runs: int) -> Iterator[list[Cell]]:
     """How the time grows with the text and with the vocabulary; one core."""
     everything = list(lines_of("english", "code", "multilingual"))
     rng = np.random.default_rng(0)
@@ -123,8 +108,7 @@ def growth(folder: Path, _runs: int) -> Iterator[Cells]:
     sizes = [(mb, 32_000) for mb in (10, 20, 40, 80, 160)] + [(160, n) for n in (1_000, 4_000, 16_000, 64_000)]
     for mb, vocab_size in sizes:
         n_bytes = _write(folder, _first(everything, mb * 10**6))
-        found = {"tokenmill": [_measure("tokenmill", folder, vocab_size, 1)]}
-        yield _shown(f"growth, {mb} MB", n_bytes, vocab_size, 1, found)
+        yield _side_by_side(f"growth, {mb} MB", n_bytes, folder, ("tokenmill",), vocab_size, 1, 1)
 
 
 BENCHES = {
@@ -171,56 +155,42 @@ def _write(folder: Path, lines: Iterator[str]) -> int:
 
 
 def _side_by_side(
-    name: str, n_bytes: int, folder: Path, tools: tuple[str, ...], vocab_size: int, cores: int, runs: int
-) -> Cells:
-    found: dict[str, list[dict[str, Any]]] = {tool: [] for tool in tools}
-    for _ in range(runs):
-        for tool in tools:
-            found[tool].append(_measure(tool, folder, vocab_size, cores))
-    return _shown(name, n_bytes, vocab_size, cores, found)
-
-
-def _measure(tool: str, folder: Path, vocab_size: int, cores: int) -> dict[str, Any]:
-    return run_module("benchmarks.train_one", tool, folder, vocab_size, cores)
-
-
-def _shown(
-    name: str, n_bytes: int | None, vocab_size: int, cores: int, found: dict[str, list[dict[str, Any]]]
-) -> Cells:
-    """What was measured as cells of a record, and printed."""
-    expected = {run.get("answer") for run in found.get("tokenizers", [])} - {None}
+    name: str,
+    n_bytes: int | None,
+    folder: Path,
+    tools: Sequence[str] | Mapping[str, str],
+    vocab_size: int,
+    cores: int,
+    runs: int,
+) -> list[Cell]:
+    """The cells of the tools, which take turns; printed, too. A mapping names the entry of TOOLS in train_one for each."""
+    entries = tools if isinstance(tools, Mapping) else {tool: tool for tool in tools}
+    ways = {
+        tool: partial(run_module, "benchmarks.train_one", entry, folder, vocab_size, cores)
+        for tool, entry in entries.items()
+    }
+    results = in_turns(ways, runs)
+    expected = next((run["answer"] for run in results.get("tokenizers", []) if run.get("answer")), None)
     cells = []
-    for tool, runs in found.items():
-        cell = {"text": name, "text_bytes": n_bytes, "vocab_size": vocab_size, "cores": cores, "tool": tool}
-        answers = {run.get("answer") for run in runs}
-        if failed := [run["failed"] for run in runs if "failed" in run]:
-            cell |= {"failed": failed[0]}
-        elif expected and answers != {None} and answers != expected:
-            cell |= {"answer": "other"}
-        else:
-            runs_s = [run["seconds"] for run in runs]
-            cell |= {
-                "answer": "same" if expected and answers == expected else "not compared",
-                "runs_s": record.seconds(runs_s),
-                "runs_cpu_s": record.seconds(run["cpu_s"] for run in runs),
-                "runs_peak_mb": [round(run["peak_mb"], 1) for run in runs],
-            }
-            if n_bytes is not None:
-                cell["runs_mb_per_s"] = record.mb_per_s(n_bytes, runs_s)
+    for tool, measured in results.items():
+        cell: Cell = {"text": name, "text_bytes": n_bytes, "vocab_size": vocab_size, "cores": cores, "tool": tool}
+        cell |= verdict(measured, expected)
+        if cell.get("answer", "other") != "other":
+            cell |= runs_of((Run(run["seconds"], run["cpu_s"]) for run in measured), n_bytes)
+            cell["runs_peak_mb"] = [round(run["peak_mb"], 1) for run in measured]
         cells.append(cell)
     _print(cells)
     return cells
 
 
-def _print(cells: Cells) -> None:
+def _print(cells: list[Cell]) -> None:
     own = next(cell for cell in cells if cell["tool"] == "tokenmill")
     text_mb = f": {own['text_bytes'] / 1e6:.1f} MB" if own["text_bytes"] else ""
     head = f"{own['text']}{text_mb}, {own['vocab_size']:,} tokens, {own['cores']} core(s)"
     print(f"\n{head}; median (lowest – highest)", flush=True)
     for cell in cells:
         if "runs_s" not in cell:
-            why = cell.get("failed", "another answer than that of tokenizers: no time")
-            print(f"  {cell['tool']:<11} {why}")
+            print(f"  {cell['tool']:<11} {why_untimed(cell)}")
             continue
         runs_s = cell["runs_s"]
         middle, peak = statistics.median(runs_s), statistics.median(cell["runs_peak_mb"])

@@ -5,12 +5,12 @@ tool is imported. The time is from the input as the tool wants it to its vocabul
 """
 
 import json
-import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from benchmarks.process import bind, peak_mb, timed
 
 COUNTING = 258
 """The vocabulary that stands for counting alone: two tokens more than the bytes, for tools that only train."""
@@ -21,12 +21,9 @@ Prepared = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 def main() -> None:
     tool, folder, vocab_size, cores = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    os.environ |= {"RAYON_NUM_THREADS": str(cores), "TOKENIZERS_PARALLELISM": "true" if cores > 1 else "false"}
+    bind(cores)
     work, answer = TOOLS[tool](folder, vocab_size, cores)
-    start_s, start_cpu_s = time.perf_counter(), time.process_time()
-    result = work()
-    seconds, cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
+    seconds, cpu_s, result = timed(work)
     peak = peak_mb()
     found = None if vocab_size == COUNTING else answer(result)
     import hashlib  # 4 MB, which no tool is to be blamed for
@@ -35,18 +32,18 @@ def main() -> None:
     print(json.dumps({"seconds": seconds, "cpu_s": cpu_s, "peak_mb": peak, "answer": digest}))
 
 
-def peak_mb() -> float:
-    """The process's own peak: what getrusage says begins with that of the process that started it."""
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) * 1024 / 1e6
-
-
 def _learned(vocabulary: dict[str, int], vocab_size: int) -> list[str]:
     """The first nine tenths of the tokens as bytes in hex, from the characters that stand for bytes in a tokenizer.json."""
     from tokenmill.tokenizer.model import bytes_of
 
     tokens = [token for token in sorted(vocabulary, key=vocabulary.__getitem__) if len(token) > 1]
     return [(bytes_of(token) or b"").hex() for token in tokens[: vocab_size * 9 // 10]]
+
+
+def _learned_by_tokenmill(tokenizer: Any, vocab_size: int) -> list[str]:
+    """The same of a tokenizer of tokenmill."""
+    n_ids = min(256 + vocab_size * 9 // 10, tokenizer.vocab_size)
+    return [tokenizer.token_bytes(id).hex() for id in range(256, n_ids)]
 
 
 def _counted(folder: Path, pattern: str, cores: int) -> Any:
@@ -73,12 +70,7 @@ def _tokenmill(folder: Path, vocab_size: int, cores: int) -> Prepared:
             return counter.finish()
         return train_vocab(counter, vocab_size, "gpt2", pair_count_min=1)
 
-    def answer(tokenizer: Any) -> Any:
-        return [
-            tokenizer.token_bytes(id).hex() for id in range(256, min(256 + vocab_size * 9 // 10, tokenizer.vocab_size))
-        ]
-
-    return work, answer
+    return work, lambda tokenizer: _learned_by_tokenmill(tokenizer, vocab_size)
 
 
 def _counts(folder: Path, vocab_size: int, cores: int) -> Prepared:
@@ -106,13 +98,20 @@ def _lines(folder: Path) -> list[str]:
         return file.readlines()
 
 
-def _tokenizers(folder: Path, vocab_size: int, _cores: int) -> Prepared:
+def _untrained() -> Any:
+    """A tokenizer of the tokenizers library with bytes and nothing more."""
     import tokenizers
-    from tokenizers import models, pre_tokenizers, trainers
+    from tokenizers import models, pre_tokenizers
 
-    lines = _lines(folder)
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return tokenizer
+
+
+def _tokenizers(folder: Path, vocab_size: int, _cores: int) -> Prepared:
+    from tokenizers import pre_tokenizers, trainers
+
+    lines, tokenizer = _lines(folder), _untrained()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=vocab_size, initial_alphabet=alphabet, show_progress=False)
 
@@ -141,19 +140,13 @@ def _parity(folder: Path, vocab_size: int, cores: int) -> Prepared:
         dev = {name: counted(lines[::10]) for name, lines in texts.items()}
         return learn_parity(groups, [vocab_size], "gpt2", [], Goal(pair_count_min=1), dev=dev).tokenizers[0]
 
-    def answer(tokenizer: Any) -> Any:
-        return [tokenizer.token_bytes(id).hex() for id in range(256, min(256 + vocab_size * 9 // 10, vocab_size))]
-
-    return work, answer
+    return work, lambda tokenizer: _learned_by_tokenmill(tokenizer, vocab_size)
 
 
 def _parity_of_tokenizers(folder: Path, vocab_size: int, _cores: int) -> Prepared:
-    import tokenizers
-    from tokenizers import models, pre_tokenizers, trainers
+    from tokenizers import pre_tokenizers, trainers
 
-    texts = _languages(folder)
-    tokenizer = tokenizers.Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    texts, tokenizer = _languages(folder), _untrained()
     trainer = trainers.ParityBpeTrainer(
         num_merges=vocab_size - 256,
         min_frequency=1,
