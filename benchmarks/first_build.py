@@ -6,55 +6,50 @@ those that it starts. Engines take turns. On two cores, 2 × seconds − process
 alone, plus twice the time in which none did. What this does not show: a slow disk, as all is in the page cache.
 """
 
-import argparse
 import os
 import shutil
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import msgspec
 
-from benchmarks import record
-from benchmarks.corpus import SHARED
-from benchmarks.project import ENVIRONMENT, change_params, copy_flows, empty_project, sharded_project, shards, stages_of
+from benchmarks.corpus import SHARED, needed_files
+from benchmarks.harness import Cell, in_turns, options, recording, runs_of
+from benchmarks.process import Run
+from benchmarks.project import (
+    change_params,
+    copy_flows,
+    empty_project,
+    run_tokenmill,
+    sharded_project,
+    shards,
+    stages_of,
+)
 
 _TOKENIZER = SHARED / "tokenizers/gpt-2/tokenizer.json"
 _MADE = ("dvc.lock", "tokenmill.lock", ".tokenmill", ".dvc/cache", ".dvc/tmp")
 _N_SMALL, _SMALL_BYTES, _SMALL_FOLDERS = 40_000, 900, 40
 
-Cell = dict[str, Any]
-
-
-class _Time(NamedTuple):
-    seconds: float
-    cpu_s: float
-
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.first_build", description=__doc__)
-    parser.add_argument("--runs", type=int, default=3)
+    parser = options("first_build", __doc__, runs=3)
     parser.add_argument("--only", nargs="+", choices=BENCHES, default=[*BENCHES])
     parser.add_argument("--directory", type=Path, help="where there is room for 3 GB")
-    record.add_option(parser)
     asked = parser.parse_args()
-    if "imported" in asked.only and not _TOKENIZER.is_file():
-        sys.exit(
-            f"{_TOKENIZER}: expected a tokenizer that the project is measured with; --only engines many_files needs none."
-        )
-    section = record.begin("first_build", ("dvc", "prefect", "pyarrow"), asked)
-    for name in asked.only:
-        with tempfile.TemporaryDirectory(prefix="bench-first-", dir=asked.directory) as folder:
-            for cell in BENCHES[name](Path(folder), asked.runs):
-                seconds = "  ".join(f"{one:6.1f}" for one in cell["runs_s"])
-                cpu_s = "  ".join(f"{one:6.1f}" for one in cell["runs_cpu_s"])
+    if "imported" in asked.only:  # the others need no tokenizer
+        needed_files(_TOKENIZER)
+    with recording("first_build", ("dvc", "prefect", "pyarrow"), asked) as measured:
+        for name in asked.only:
+            folder = measured.folder / name
+            folder.mkdir()
+            for cell in BENCHES[name](folder, asked.runs):
+                seconds = "  ".join(f"{run_s:6.1f}" for run_s in cell["runs_s"])
+                cpu_s = "  ".join(f"{run_s:6.1f}" for run_s in cell["runs_cpu_s"])
                 print(f"{cell['build']:<45} {seconds} s   processor {cpu_s} s", flush=True)
-                section["cells"].append(cell)
-    record.keep(section, asked.record)
+                measured.cells.append(cell)
+            shutil.rmtree(folder)
 
 
 def engines(folder: Path, runs: int) -> Iterator[Cell]:
@@ -64,12 +59,9 @@ def engines(folder: Path, runs: int) -> Iterator[Cell]:
     for engine, project in projects.items():
         n_bytes = sharded_project(project, 8, 2_000_000, engine, grouped=True)
         copy_flows(project)
-    times: dict[str, list[_Time]] = {engine: [] for engine in projects}
-    for _ in range(runs):
-        for engine, project in projects.items():
-            times[engine].append(_first(project))
-    for engine, some in times.items():
-        yield _cell(f"16 MB, {engine}", n_bytes, some)
+    builds = {engine: partial(_first, project) for engine, project in projects.items()}
+    for engine, builds_of_engine in in_turns(builds, runs).items():
+        yield _cell(f"16 MB, {engine}", n_bytes, builds_of_engine)
 
 
 def imported(folder: Path, runs: int) -> Iterator[Cell]:
@@ -96,41 +88,26 @@ def many_files(folder: Path, runs: int) -> Iterator[Cell]:
     yield _cell("40,000 files, first", n_bytes, [_first(project) for _ in range(runs)])
     again = stages_of(project)  # the first that finds nothing changed also writes down what it found
     assert {one["action"] for one in again.values()} == {"up to date"}, again
-    yield _cell("40,000 files, nothing changed", n_bytes, [_build(project) for _ in range(runs)])
+    yield _cell("40,000 files, nothing changed", n_bytes, [run_tokenmill(project, "build", "-q") for _ in range(runs)])
 
 
 BENCHES = {"engines": engines, "imported": imported, "many_files": many_files}
 
 
-def _first(project: Path) -> _Time:
-    """Builds what has never been built; see `_build`."""
-    for name in (*_MADE, *(f"data/{one.name}" for one in (project / "data").iterdir() if one.name != "raw")):
+def _first(project: Path) -> Run:
+    """Builds what has never been built."""
+    for name in (*_MADE, *(f"data/{made.name}" for made in (project / "data").iterdir() if made.name != "raw")):
         path = project / name
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
     os.sync()  # what was written before is not this build's
-    return _build(project)
+    return run_tokenmill(project, "build", "-q")
 
 
-def _build(project: Path) -> _Time:
-    """The seconds and the processor's seconds of a build."""
-    before, start_s = os.times(), time.perf_counter()
-    command = [sys.executable, "-m", "tokenmill", "build", "-q"]
-    subprocess.run(command, cwd=project, env=ENVIRONMENT, stdout=subprocess.DEVNULL, check=True)
-    seconds, after = time.perf_counter() - start_s, os.times()
-    cpu_s = after.children_user - before.children_user + after.children_system - before.children_system
-    return _Time(seconds, cpu_s)
-
-
-def _cell(build: str, n_bytes: int, times: list[_Time]) -> Cell:
-    return {
-        "build": build,
-        "text_bytes": n_bytes,
-        "runs_s": record.seconds(one.seconds for one in times),
-        "runs_cpu_s": record.seconds(one.cpu_s for one in times),
-    }
+def _cell(build: str, n_bytes: int, runs: list[Run]) -> Cell:
+    return {"build": build, "text_bytes": n_bytes} | runs_of(runs)
 
 
 if __name__ == "__main__":

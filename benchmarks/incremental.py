@@ -10,20 +10,19 @@ idle while the last unit of a stage is at work.
 
 import argparse
 import json
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from benchmarks import record
+from benchmarks.harness import Cell, options, recording
+from benchmarks.process import module_result, timed
 from benchmarks.project import ENVIRONMENT, run, sharded_project
 
 STAGES = ("count", "train-vocab", "encode", "validate")
@@ -44,39 +43,38 @@ _WORK = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.incremental", description=__doc__)
+    parser = options("incremental", __doc__)
     parser.add_argument("--shards", type=int, default=1000)
     parser.add_argument("--shard-kb", type=int, default=300)
     parser.add_argument("--engine", choices=["inline", "threads"], default="inline")
     parser.add_argument("--grouped", action="store_true", help="let small shards share units, as params.yaml has it")
     parser.add_argument("--directory", type=Path, help="where there is room for four times the shards")
     parser.add_argument("--timed", type=Path, help=argparse.SUPPRESS)
-    record.add_option(parser)
     asked = parser.parse_args()
     if asked.timed:
-        timed(asked.timed)
+        print_cost(asked.timed)
         return
-    section = record.begin("build", ("dvc", "prefect", "pyarrow"), asked)
-    with tempfile.TemporaryDirectory(prefix="bench-build-", dir=asked.directory) as folder:
-        project = Path(folder) / "project"
+    with recording("build", ("dvc", "prefect", "pyarrow"), asked) as measured:
+        project = measured.folder / "project"
         n_bytes = sharded_project(project, asked.shards, asked.shard_kb * 1000, asked.engine, asked.grouped)
         print(f"{asked.shards:,} shards, {n_bytes / 1e6:,.0f} MB of JSON lines, run.engine: {asked.engine}", flush=True)
+        for what in builds_of(project, asked.shards):
+            cell = build(project)
+            _print(what, cell)
+            measured.cells.append({"build": what, "shards": asked.shards, "text_bytes": n_bytes, **cell})
 
-        def show(what: str) -> None:
-            cost = build(project)
-            _print(what, cost)
-            section["cells"].append({"build": what, "shards": asked.shards, "text_bytes": n_bytes, **_cell(cost)})
 
-        show("first build")
-        show("nothing changed")
-        changed = project / f"data/raw/{asked.shards // 2:06}.jsonl"
-        change(changed)
-        show("one changed")
-        for stage in ("count", "train-vocab"):  # the tokenizer as it is, as a published one would be
-            run(project, "dvc", "freeze", "-q", stage)
-        change(changed)
-        show("one changed, tokenizer fixed")
-    record.keep(section, asked.record)
+def builds_of(project: Path, n_shards: int) -> Iterator[str]:
+    """Names each build when the project is ready for it."""
+    yield "first build"
+    yield "nothing changed"
+    changed = project / f"data/raw/{n_shards // 2:06}.jsonl"
+    change(changed)
+    yield "one changed"
+    for stage in ("count", "train-vocab"):  # the tokenizer as it is, as a published one would be
+        run(project, "dvc", "freeze", "-q", stage)
+    change(changed)
+    yield "one changed, tokenizer fixed"
 
 
 def change(shard: Path) -> None:
@@ -84,63 +82,42 @@ def change(shard: Path) -> None:
     shard.write_bytes(shard.read_bytes() + msgspec.json.encode({"id": "new", "text": "one more"}) + b"\n")
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Seconds of a build and of its stages, work in them, and its largest resident set."""
-
-    seconds: float
-    stages: dict[str, list[float]]
-    work_s: float
-    peak_mb: float
-
-
-def build(project: Path) -> Cost:
-    """Builds in a process of its own, and says what it cost."""
-    start_s = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.incremental", "--timed", str(project)],
-        cwd=project,  # where a pyproject.toml names Prefect, it is asked for a server first
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    seconds = time.monotonic() - start_s
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return Cost(seconds=seconds, **json.loads(done.stdout.splitlines()[-1]))
-
-
-def _cell(cost: Cost) -> dict[str, Any]:
-    """The cost for a record; each build is one run."""
+def build(project: Path) -> Cell:
+    """Builds in a process of its own, and says what it cost as a cell of one run."""
+    arguments = ("benchmarks.incremental", "--timed", project)
+    # The build runs in the project: where a pyproject.toml names Prefect, it is asked for a server first.
+    seconds, _, cost = timed(lambda: module_result(*arguments, environment=ENVIRONMENT, folder=project))
     stages = {
         stage: {"runs_s": record.seconds([stage_s]), "runs_work_s": record.seconds([work_s])}
-        for stage, (stage_s, work_s) in cost.stages.items()
+        for stage, (stage_s, work_s) in cost["stages"].items()
     }
+    overhead_s = record.seconds([seconds - cost["work_s"]])
+    peak_mb = [round(cost["peak_mb"], 1)]
     return {
-        "runs_s": record.seconds([cost.seconds]),
-        "runs_overhead_s": record.seconds([cost.seconds - cost.work_s]),
-        "runs_peak_mb": [round(cost.peak_mb, 1)],
+        "runs_s": record.seconds([seconds]),
+        "runs_overhead_s": overhead_s,
+        "runs_peak_mb": peak_mb,
         "stages": stages,
     }
 
 
-def _print(what: str, cost: Cost) -> None:
+def _print(what: str, cell: Cell) -> None:
     """Prints one line of the table, and one a stage."""
-    overhead_s = cost.seconds - cost.work_s
+    [seconds], [overhead_s], [peak_mb] = cell["runs_s"], cell["runs_overhead_s"], cell["runs_peak_mb"]
     print(
-        f"{what:<28} {cost.seconds:8.1f} s  overhead {overhead_s:6.1f} s ({overhead_s / cost.seconds:6.1%})  "
-        f"peak {cost.peak_mb:6.0f} MB",
+        f"{what:<28} {seconds:8.1f} s  overhead {overhead_s:6.1f} s ({overhead_s / seconds:6.1%})  peak {peak_mb:6.0f} MB",
         flush=True,
     )
-    for stage, (stage_s, work_s) in cost.stages.items():
-        print(f"  {stage:<26} {stage_s:8.1f} s  overhead {stage_s - work_s:6.1f} s", flush=True)
-    rest_s = overhead_s - sum(stage_s - work_s for stage_s, work_s in cost.stages.values())
+    rest_s = overhead_s
+    for name, stage in cell["stages"].items():
+        stage_s, stage_overhead_s = stage["runs_s"][0], stage["runs_s"][0] - stage["runs_work_s"][0]
+        print(f"  {name:<26} {stage_s:8.1f} s  overhead {stage_overhead_s:6.1f} s", flush=True)
+        rest_s -= stage_overhead_s
     print(f"  {'around them':<26} {'':8}    overhead {rest_s:6.1f} s", flush=True)
 
 
-def timed(project: Path) -> None:
-    """What the process of its own does: prints one line of JSON."""
+def print_cost(project: Path) -> None:
+    """Prints one line of JSON: what the process of its own measured."""
     from tokenmill.__main__ import program
     from tokenmill.pipeline import build
     from tokenmill.pipeline.memory import peak_mb

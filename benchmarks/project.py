@@ -13,14 +13,25 @@ from typing import Any, NamedTuple
 import msgspec
 from ruamel.yaml import YAML
 
-from benchmarks.corpus import ROOT, documents
+from benchmarks.corpus import documents
+from benchmarks.process import ROOT, Run, module_result, timed, timed_command
+from tokenmill.corpus.sample import make_sample
 
 ENVIRONMENT = {
     **os.environ,
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     "PYTHONPATH": str(ROOT),
+    "PYTHONDONTWRITEBYTECODE": "",
 }
-"""Of a command in a project: it finds the tools and the code that are measured."""
+"""The variables of a command in a project: it finds the tools and the code that are measured, and bytecode is cached."""
+
+CORPORA = {
+    "english": {},
+    "code": {"id_column": "path"},
+    "multilingual": {"text_column": "body"},
+    "sample": {},
+}
+"""The corpora, and what params.yaml says of their columns."""
 
 _TEXT_BYTES = 20_000_000
 _LETTERS = b"gkpvwyz"  # of no escape, and of no key of the lines
@@ -56,6 +67,22 @@ def empty_project(root: Path, engine: str, grouped: bool) -> None:
     run(root, "dvc", "init", "-q")
 
 
+def corpus_project(root: Path, name: str, shared: Path, engine: str = "inline") -> None:
+    """A project with one of the CORPORA, which are in the folder `shared`."""
+    empty_project(root, engine, grouped=True)
+    change_params(root, {}, "source", CORPORA[name])
+    copy_flows(root)
+    if name == "sample":
+        make_sample(root / "data/raw")
+    else:
+        shutil.copytree(shared / name, root / "data/raw", dirs_exist_ok=True)
+
+
+def run_tokenmill(root: Path, *arguments: str) -> Run:
+    """Runs a command of tokenmill in a project, in a process of its own; the time is that of the process, with its start."""
+    return timed_command([sys.executable, "-m", "tokenmill", *arguments], root, ENVIRONMENT)
+
+
 def run(root: Path, command: str, *arguments: str) -> None:
     """Runs a command in a project."""
     program = shutil.which(command, path=ENVIRONMENT["PATH"]) or command
@@ -89,8 +116,8 @@ def stages_of(project: Path, *arguments: str, before: Sequence[str] = ()) -> dic
 def build_up_to_encode(root: Path, tokenizer: Path) -> None:
     """Gives a project a tokenizer, which nobody has to learn, and two workers, and builds it up to its encode stage."""
     change_params(root, {"tokenizer": {"from": str(tokenizer.absolute())}}, "run", {"workers": 2})
-    for arguments in (["pin"], ["build", "--only", "count"], ["build", "--only", "train-vocab"]):
-        run(root, sys.executable, "-m", "tokenmill", *arguments, "-q")
+    for command in ("pin", "build --only count", "build --only train-vocab"):
+        run_tokenmill(root, *command.split(), "-q")
 
 
 class StageRun(NamedTuple):
@@ -106,9 +133,7 @@ def encode_stage(project: Path) -> StageRun:
     """The encode stage in a process of its own, with an empty unit store."""
     shutil.rmtree(project / ".tokenmill/units", ignore_errors=True)
     os.sync()  # what was written before is not this stage's
-    command = [sys.executable, "-m", "benchmarks.project", str(project)]
-    done = subprocess.run(command, cwd=project, env=ENVIRONMENT, stdout=subprocess.PIPE, check=True)
-    return StageRun(*json.loads(done.stdout.splitlines()[-1]))
+    return StageRun(**module_result("benchmarks.project", project, environment=ENVIRONMENT, folder=project))
 
 
 def _timed(project: Path) -> None:
@@ -128,12 +153,15 @@ def _timed(project: Path) -> None:
     console.level = -1
     pa.array([0])  # pyarrow imports pandas for its first list where that is installed, and imports are not timed
     one = start(project / "params.yaml", "encode", force=True, rehash=False)
-    start_s, start_cpu_s = time.perf_counter(), time.process_time()
-    refuse_mistakes(one)  # which the stage does not do again, nor
-    checked_tokenizer(one.root / TOKENIZER_DIRECTORY, one.project.cache_mb_max)
-    load_s = time.perf_counter() - start_s
-    one.driver().run(recipe.encode(one), Threads(one.workers))
-    print(json.dumps([time.perf_counter() - start_s, time.process_time() - start_cpu_s, load_s]))
+
+    def load() -> None:
+        refuse_mistakes(one)  # which the stage does not do again, nor
+        checked_tokenizer(one.root / TOKENIZER_DIRECTORY, one.project.cache_mb_max)
+
+    loading = timed(load)
+    running = timed(lambda: one.driver().run(recipe.encode(one), Threads(one.workers)))
+    found = StageRun(loading.seconds + running.seconds, loading.cpu_s + running.cpu_s, loading.seconds)
+    print(json.dumps(found._asdict()))
 
 
 def copy_flows(root: Path) -> None:

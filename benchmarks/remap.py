@@ -6,69 +6,56 @@ datasets have the same digest of their tokens. What this does not show: fetching
 """
 
 import argparse
-import os
-import resource
 import shutil
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
-from typing import Any
 
 from benchmarks import record
 from benchmarks.corpus import ROOT_CORPUS
-from benchmarks.plan import make_project
+from benchmarks.harness import Cell, in_turns, options, recording
+from benchmarks.project import corpus_project, run_tokenmill
 from tokenmill import Tokenizer
 from tokenmill.config.load_params import load_params
 from tokenmill.dataset.manifest import read_manifest
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.remap", description=__doc__)
+    parser = options("remap", __doc__, runs=5)
     parser.add_argument("--corpora", nargs="+", default=["english", "code", "multilingual"])
     parser.add_argument("--keep", type=int, default=8192, help="the tokens that stay, of 16,384")
-    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--shared", type=Path, default=ROOT_CORPUS, help="the folder of the corpora")
-    record.add_option(parser)
     asked = parser.parse_args()
-    section = record.begin("remap", ("pyarrow",), asked)
-    for corpus in asked.corpora:
-        with tempfile.TemporaryDirectory(prefix="bench-remap-") as folder:
-            section["cells"] += measure(Path(folder) / corpus, corpus, asked)
-    record.keep(section, asked.record)
+    with recording("remap", ("pyarrow",), asked) as measured:
+        for corpus in asked.corpora:
+            measured.cells.extend(measure(measured.folder / corpus, corpus, asked))
+            shutil.rmtree(measured.folder / corpus)
 
 
-def measure(project: Path, corpus: str, asked: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(project: Path, corpus: str, asked: argparse.Namespace) -> list[Cell]:
     """The cells of one corpus."""
-    make_project(project, corpus, asked.shared, "inline")
-    run(project, "build", "-q", "--only", "count")
-    run(project, "build", "-q", "--only", "train-vocab")
-    run(project, "build", "-q", "--only", "encode")
+    corpus_project(project, corpus, asked.shared)
+    for stage in ("count", "train-vocab", "encode"):
+        run_tokenmill(project, "build", "-q", "--only", stage)
     shutil.copytree(project / "data", project / "before", ignore=shutil.ignore_patterns("raw"))
     trim(project, asked.keep)
-    run(project, "build", "-q", "--only", "train-vocab")
+    run_tokenmill(project, "build", "-q", "--only", "train-vocab")
     manifest = read_manifest(project / "before/tokens")
-    sides = {
-        "remap": ("remap", "-q", "before/tokens", "remapped", "--to", "data/tokenizer"),
-        "encode again": ("build", "-q", "--only", "encode", "--force"),
-    }
-    runs: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(asked.runs):
-        for name, command in sides.items():
-            shutil.rmtree(project / "remapped", ignore_errors=True) if name == "remap" else None
-            runs[name].append(run(project, *command))
-        digests = {read_manifest(project / one / "tokens").tokens_digest() for one in ("data", "remapped")}
-        assert len(digests) == 1, "the remapped tokens are not those of the documents"
+
+    def remap() -> float:
+        shutil.rmtree(project / "remapped", ignore_errors=True)
+        return run_tokenmill(project, "remap", "-q", "before/tokens", "remapped", "--to", "data/tokenizer").cpu_s
+
+    def encode_again() -> float:
+        return run_tokenmill(project, "build", "-q", "--only", "encode", "--force").cpu_s
+
+    runs = in_turns({"remap": remap, "encode again": encode_again}, asked.runs)
+    digests = {read_manifest(project / side / "tokens").tokens_digest() for side in ("data", "remapped")}
+    assert len(digests) == 1, "the remapped tokens are not those of the documents"
     cells = []
-    for name, seconds in runs.items():
-        rates = record.mb_per_s(manifest.text_bytes, seconds)
-        n = manifest.n_tokens
-        print(
-            f"{corpus}, {name}: {', '.join(f'{rate:.0f}' for rate in sorted(rates))} MB/s of text; {n:,} old tokens",
-            flush=True,
-        )
-        more = {"text": corpus, "text_bytes": manifest.text_bytes, "n_tokens": n, "answer": "same"}
-        cells.append({"name": name, **more, "runs_cpu_s": record.seconds(seconds)})
+    for name, cpu_s in runs.items():
+        rates = ", ".join(f"{rate:.0f}" for rate in sorted(record.mb_per_s(manifest.text_bytes, cpu_s)))
+        print(f"{corpus}, {name}: {rates} MB/s of text; {manifest.n_tokens:,} old tokens", flush=True)
+        cell = {"name": name, "text": corpus, "text_bytes": manifest.text_bytes, "n_tokens": manifest.n_tokens}
+        cells.append(cell | {"answer": "same", "runs_cpu_s": record.seconds(cpu_s)})
     return cells
 
 
@@ -80,20 +67,6 @@ def trim(project: Path, keep: int) -> None:
     asked = f"trim: {{from: before/tokenizer, digest: {digest}, keep: {keep}, counts: null}}"
     params.write_text(text.replace("trim: null", asked, 1), encoding="utf-8")
     assert load_params(params).train_vocab.trim is not None
-
-
-def run(project: Path, *arguments: str) -> float:
-    """The seconds of processor time that a command takes, which must end well."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(
-        [sys.executable, "-m", "tokenmill", *arguments],
-        cwd=project,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""},
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 if __name__ == "__main__":

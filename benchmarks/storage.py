@@ -9,20 +9,21 @@ What this does not show: the time that a request takes on a network (obstore ask
 for one of 5 MB), and a server that does not share the machine's two cores with the reader.
 """
 
-import argparse
 import hashlib
 import os
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.json import read_json
@@ -30,11 +31,13 @@ from ruamel.yaml import YAML
 
 from benchmarks import record
 from benchmarks.corpus import ROOT_CORPUS
-from benchmarks.plan import make_project
-from benchmarks.verify import run
+from benchmarks.harness import Cell, in_turns, options, recording
+from benchmarks.process import Run, timed
+from benchmarks.project import change_params, corpus_project, run_tokenmill
 from tokenmill.config.sources import Reading
+from tokenmill.corpus.reader import read_batches
 from tokenmill.corpus.shard_files import open_arrow
-from tokenmill.corpus.shards import Shard, find_shards
+from tokenmill.corpus.shards import find_shards
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.storage.objects import put_file
 
@@ -45,23 +48,20 @@ _STAGES = ("count", "encode")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.storage", description=__doc__)
+    parser = options("storage", __doc__, runs=5)
     parser.add_argument("--mb", type=int, default=256, help="of text in each file")
-    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--stage-runs", type=int, default=3)
     parser.add_argument("--shared", type=Path, default=ROOT_CORPUS, help="the folder of the corpora")
-    record.add_option(parser)
     asked = parser.parse_args()
-    section = record.begin("storage", ("obstore", "s3fs", "fsspec", "pyarrow"), asked)
-    with tempfile.TemporaryDirectory(prefix="bench-storage-") as folder, s3_server(Path(folder) / "server"):
-        files = Path(folder) / "corpus"
+    packages = ("obstore", "s3fs", "fsspec", "pyarrow")
+    with recording("storage", packages, asked) as measured, s3_server(measured.folder / "server"):
+        files = measured.folder / "corpus"
         _make_files(files, asked.shared, asked.mb * 1_000_000)
         for path in files.iterdir():
             put_file(path, f"s3://bucket/{path.name}")
         for name, read in (("stream.jsonl", _stream), ("rows.parquet", _rows)):
-            section["cells"] += _reading(files, name, read, asked.runs)
-        section["cells"] += _stages(Path(folder), files, asked.shared, asked.stage_runs)
-    record.keep(section, asked.record)
+            measured.cells.extend(_reading(files, name, read, asked.runs))
+        measured.cells.extend(_stages(measured.folder, files, asked.shared, asked.stage_runs))
 
 
 @contextmanager
@@ -99,8 +99,6 @@ def s3_server(folder: Path) -> Iterator[None]:
 
 def _make_files(folder: Path, shared: Path, text_bytes: int) -> None:
     """A .jsonl and a .parquet of that much text each."""
-    from tokenmill.corpus.reader import read_batches
-
     folder.mkdir()
     lines = folder / "stream.jsonl"
     n_bytes, n_rows = 0, 0
@@ -110,54 +108,41 @@ def _make_files(folder: Path, shared: Path, text_bytes: int) -> None:
                 for batch in read_batches(shard, Reading("text", None, None)):
                     ids = pa.array([f"{n_rows + i}" for i in range(len(batch.texts))])
                     table = pa.table({"id": ids, "text": batch.texts})
-                    file.write("".join(_as_lines(table)).encode())
+                    file.write(msgspec.json.Encoder().encode_lines(table.to_pylist()))
                     n_rows, n_bytes = n_rows + len(ids), n_bytes + batch.text_bytes
                     if n_bytes >= text_bytes:
                         break
     pq.write_table(read_json(lines), folder / "rows.parquet", row_group_size=4000, compression="zstd")
 
 
-def _as_lines(table: pa.Table) -> Iterator[str]:
-    import msgspec
-
-    for row in table.to_pylist():
-        yield msgspec.json.encode(row).decode() + "\n"
+def _read_once(read: "Read", source: Callable[[], Any]) -> Run:
+    return timed(lambda: read(source()))
 
 
 Read = Callable[[Any], str]
 
 
-def _reading(files: Path, name: str, read: Read, n_runs: int) -> list[dict[str, Any]]:
+def _reading(files: Path, name: str, read: Read, n_runs: int) -> list[Cell]:
     import s3fs
 
     [local] = find_shards(files, name)
     [stored] = find_shards(files, f"s3://bucket/{name}")
     other = s3fs.S3FileSystem(endpoint_url=os.environ["AWS_ENDPOINT_URL"], key=_KEY, secret=_SECRET)
     ways: dict[str, Callable[[], Any]] = {
-        "files": lambda: _opened(local, name),
-        "obstore": lambda: _opened(stored, name),
+        "files": lambda: open_arrow(local),
+        "obstore": lambda: open_arrow(stored),
         "s3fs": lambda: pa.PythonFile(other.open(f"bucket/{name}", "rb"), mode="r"),
     }
-    seconds: dict[str, list[float]] = {way: [] for way in ways}
-    answers = set()
-    for _ in range(n_runs):
-        for way, source in ways.items():
-            start_s = time.perf_counter()
-            answers.add(read(source()))
-            seconds[way].append(time.perf_counter() - start_s)
-    assert len(answers) == 1, f"{name}: the ways of reading do not agree"
-    n_bytes = local.n_bytes
-    for way, runs in seconds.items():
-        share = median(seconds["files"]) / median(runs)
-        print(f"{name} {way}: {n_bytes / median(runs) / 1e6:,.0f} MB/s, {share:.2f} of files", flush=True)
+    runs = in_turns({way: partial(_read_once, read, source) for way, source in ways.items()}, n_runs)
+    assert len({run.result for way in runs.values() for run in way}) == 1, f"{name}: the ways of reading do not agree"
+    seconds = {way: [run.seconds for run in measured] for way, measured in runs.items()}
+    for way, runs_s in seconds.items():
+        share = median(seconds["files"]) / median(runs_s)
+        print(f"{name} {way}: {local.n_bytes / median(runs_s) / 1e6:,.0f} MB/s, {share:.2f} of files", flush=True)
     return [
-        {"what": name, "tool": way, "file_bytes": n_bytes, "answer": "same", "runs_s": record.seconds(runs)}
-        for way, runs in seconds.items()
+        {"what": name, "tool": way, "file_bytes": local.n_bytes, "answer": "same", "runs_s": record.seconds(runs_s)}
+        for way, runs_s in seconds.items()
     ]
-
-
-def _opened(shard: Shard, name: str) -> Any:
-    return open_arrow(shard)
 
 
 def _stream(file: pa.NativeFile) -> str:
@@ -177,20 +162,20 @@ def _rows(source: Any) -> str:
     return f"{n_rows} {n_bytes}"
 
 
-def _stages(folder: Path, files: Path, shared: Path, n_runs: int) -> list[dict[str, Any]]:
+def _stages(folder: Path, files: Path, shared: Path, n_runs: int) -> list[Cell]:
     projects = {"files": str(files / "rows.parquet"), "obstore": "s3://bucket/rows.parquet"}
-    seconds: dict[tuple[str, str], list[float]] = {(stage, way): [] for stage in _STAGES for way in projects}
     for way, glob in projects.items():
         project = folder / way
-        make_project(project, "english", shared, "inline")
+        corpus_project(project, "english", shared)
         _read_from(project, glob, str(files) if way == "files" else "data/objects.json")
-        run(project, "build", "-q")
+        run_tokenmill(project, "build", "-q")
     digests = {way: hashlib.sha256(_shards(folder / way)).hexdigest() for way in projects}
     assert len(set(digests.values())) == 1, "the builds do not agree"
-    for _ in range(n_runs):
-        for way in projects:
-            for stage in _STAGES:
-                seconds[stage, way].append(run(folder / way, "build", "-q", "--only", stage, "--force"))
+    builds = {
+        (stage, way): partial(run_tokenmill, folder / way, "build", "-q", "--only", stage, "--force")
+        for stage, way in product(_STAGES, projects)
+    }
+    seconds = {build: [run.seconds for run in runs] for build, runs in in_turns(builds, n_runs).items()}
     for (stage, way), runs in seconds.items():
         share = median(seconds[stage, "files"]) / median(runs)
         print(f"stage {stage} {way}: {median(runs):.1f} s, {share:.2f} of files", flush=True)
@@ -205,17 +190,14 @@ def _shards(project: Path) -> bytes:
 
 
 def _read_from(project: Path, glob: str, dependency: str) -> None:
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = False
-    for name in ("params.yaml", "dvc.yaml"):
-        content: Any = yaml.load((project / name).read_text(encoding="utf-8"))
-        if name == "params.yaml":
-            content["source"] |= {"glob": glob, "id_column": "id", "text_column": "text"}
-        for stage in (*_STAGES, "validate") if name == "dvc.yaml" else ():
-            deps = content["stages"][stage]["deps"]
-            content["stages"][stage]["deps"] = [dependency, *(one for one in deps if one != "data/raw")]
-        with (project / name).open("w", encoding="utf-8") as file:
-            yaml.dump(content, file)
+    change_params(project, {}, "source", {"glob": glob, "id_column": "id", "text_column": "text"})
+    yaml, path = YAML(typ="safe", pure=True), project / "dvc.yaml"
+    content: Any = yaml.load(path.read_text(encoding="utf-8"))
+    for stage in (*_STAGES, "validate"):
+        deps = content["stages"][stage]["deps"]
+        content["stages"][stage]["deps"] = [dependency, *(dep for dep in deps if dep != "data/raw")]
+    with path.open("w", encoding="utf-8") as file:
+        yaml.dump(content, file)
 
 
 if __name__ == "__main__":

@@ -6,67 +6,45 @@ installed package. What this does not show: a slow disk, and a dataset in one fi
 """
 
 import argparse
-import os
 import shutil
-import subprocess
-import sys
-import tempfile
-import time
 from pathlib import Path
-from typing import Any
 
 from benchmarks import record
 from benchmarks.corpus import ROOT_CORPUS
-from benchmarks.plan import make_project
+from benchmarks.harness import Cell, options, recording
+from benchmarks.project import corpus_project, run_tokenmill
 from tokenmill.dataset.manifest import read_manifest
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.verify", description=__doc__)
+    parser = options("verify", __doc__, runs=5)
     parser.add_argument("--copies", type=int, nargs="+", default=[8, 32], help="of 64 MB each, for each dataset")
-    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--shared", type=Path, default=ROOT_CORPUS, help="the folder of the corpora")
-    record.add_option(parser)
     asked = parser.parse_args()
-    section = record.begin("verify", ("pyarrow", "tokenizers", "tiktoken"), asked)
-    for n_copies in asked.copies:
-        with tempfile.TemporaryDirectory(prefix="bench-verify-") as folder:
-            section["cells"] += measure(Path(folder) / "english", n_copies, asked)
-    record.keep(section, asked.record)
+    with recording("verify", ("pyarrow", "tokenizers", "tiktoken"), asked) as measured:
+        for n_copies in asked.copies:
+            project = measured.folder / "english"
+            measured.cells.extend(measure(project, n_copies, asked))
+            shutil.rmtree(project)
 
 
-def measure(project: Path, n_copies: int, asked: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(project: Path, n_copies: int, asked: argparse.Namespace) -> list[Cell]:
     """The cells of one dataset."""
-    make_project(project, "english", asked.shared, "inline")
+    corpus_project(project, "english", asked.shared)
     raw = project / "data/raw"
     for path in sorted(raw.iterdir()):
         for i in range(1, n_copies):
             shutil.copy(path, raw / f"copy-{i}-{path.name}")
-    run(project, "build", "-q")
+    run_tokenmill(project, "build", "-q")
     text_bytes = read_manifest(project / "data/tokens").text_bytes
     cells = []
-    for name, options in (("with documents", ()), ("without", ("--no-source",))):
-        run(project, "verify", "-q", *options)
-        seconds = [run(project, "verify", "-q", *options) for _ in range(asked.runs)]
-        rates = record.mb_per_s(text_bytes, seconds)
-        print(
-            f"{text_bytes / 1e6:,.0f} MB {name}, MB/s: {', '.join(f'{rate:.0f}' for rate in sorted(rates))}", flush=True
-        )
+    for name, arguments in (("with documents", ()), ("without", ("--no-source",))):
+        _warm_up, *runs = (run_tokenmill(project, "verify", "-q", *arguments) for _ in range(1 + asked.runs))
+        seconds = [run.seconds for run in runs]
+        rates = ", ".join(f"{rate:.0f}" for rate in sorted(record.mb_per_s(text_bytes, seconds)))
+        print(f"{text_bytes / 1e6:,.0f} MB {name}, MB/s: {rates}", flush=True)
         cells.append({"name": name, "text_bytes": text_bytes, "runs_s": record.seconds(seconds)})
     return cells
-
-
-def run(project: Path, *arguments: str) -> float:
-    """The seconds that a command takes, which must end well."""
-    start_s = time.perf_counter()
-    subprocess.run(
-        [sys.executable, "-m", "tokenmill", *arguments],
-        cwd=project,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""},
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    return time.perf_counter() - start_s
 
 
 if __name__ == "__main__":
