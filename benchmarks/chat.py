@@ -14,19 +14,20 @@ import argparse
 import os
 import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import record
 from benchmarks.chat_one import LENGTH, N_PROCESSES, Answer, answer_of
-from benchmarks.corpus import ROOT, ROOT_CORPUS, SHARED
-from benchmarks.process import run_module
+from benchmarks.corpus import ROOT, ROOT_CORPUS, SHARED, needed_files
+from benchmarks.harness import Cell, in_turns, options, recording, spread
+from benchmarks.process import module_result
 from benchmarks.project import StageRun, build_up_to_encode, change_params, empty_project, encode_stage
 from tokenmill.chat.named import template_text
 from tokenmill.dataset.manifest import read_manifest
@@ -47,25 +48,26 @@ _OWN = "tokenmill, encode stage"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.chat", description=__doc__)
-    parser.add_argument("--runs", type=int, default=5)
+    parser = options("chat", __doc__, runs=5)
     parser.add_argument("--corpus", type=Path, default=_CORPUS, help="JSON lines of instruction, input and output")
     parser.add_argument("--tokenizer", type=Path, default=_QWEN3, help="tokenizer.json of qwen3")
     parser.add_argument("--interop", type=Path, default=ROOT / ".interop-venv", help="the environment that has TRL")
-    record.add_option(parser)
     asked = parser.parse_args()
-    for path in (asked.corpus, asked.tokenizer):
-        if not path.is_file():
-            raise SystemExit(
-                f"{path}: not found; bench-chat needs the corpus and the tokenizer. Name others by options."
-            )
-    section = record.begin("chat", ("pyarrow", "numpy", "jinja2"), asked)
-    with tempfile.TemporaryDirectory(prefix="bench-chat-") as name:
-        section["cells"] += measure(Path(name), section["versions"], asked)
-    record.keep(section, asked.record)
+    needed_files(asked.corpus, asked.tokenizer)
+    with recording("chat", ("pyarrow", "numpy", "jinja2"), asked) as measured:
+        measured.cells.extend(measure(measured.folder, measured.versions, asked))
 
 
-def measure(folder: Path, versions: dict[str, str], asked: argparse.Namespace) -> list[dict[str, Any]]:
+class Measured(NamedTuple):
+    """A run of one way, what it made, and the versions of its tools."""
+
+    run: StageRun
+    answer: Answer
+    n_sequences: int
+    versions: dict[str, str]
+
+
+def measure(folder: Path, versions: dict[str, str], asked: argparse.Namespace) -> list[Cell]:
     """The cells of all ways, which take turns. Adds the versions of other tools to `versions`."""
     project = folder / "project"
     make_project(project, asked.corpus, asked.tokenizer)
@@ -73,41 +75,31 @@ def measure(folder: Path, versions: dict[str, str], asked: argparse.Namespace) -
     (folder / "template.jinja").write_text(template_text("qwen3"), encoding="utf-8")
     (folder / "rows.jsonl").write_bytes(_lines(asked.corpus))
     python = asked.interop / "bin/python"
-    ways = {f"TRL, {n} process{'es' * (n > 1)}": n for n in N_PROCESSES} if python.is_file() else {}
-    if not ways:
+    ways = {_OWN: partial(_own, project)}
+    if python.is_file():
+        ways |= {f"TRL, {n} process{'es' * (n > 1)}": partial(_trl, folder, n, python) for n in N_PROCESSES}
+    else:
         print(f"{asked.interop} is not there, so TRL is left out; `make test-interop` makes it")
-    runs: dict[str, list[StageRun]] = {name: [] for name in (_OWN, *ways)}
-    n_sequences: dict[str, int] = {}
-    expected: Answer | None = None
-    for _ in range(asked.runs):
-        runs[_OWN].append(encode_stage(project))
-        found, n_sequences[_OWN] = own_answer(project / "data/tokens")
-        assert expected in (None, found), "tokenmill's ids or masks differ from those of the run before"
-        expected = found
-        for name, n in ways.items():
-            other = _trl(folder, n, python)
-            assert Answer(*other["answer"]) == expected, (
-                f"{name}: other ids or masks: {other['answer']}, not {expected}"
-            )
-            # In place of loading the tokenizer: reading the rows, which is before its seconds and not in them.
-            runs[name].append(StageRun(other["seconds"], other["cpu_s"], other["read_s"]))
-            n_sequences[name] = other["n_sequences"]
-            versions |= other["versions"]
-    assert expected is not None
-    _show(expected, runs, n_sequences)
+    results = in_turns(ways, asked.runs)
+    expected = results[_OWN][0].answer
+    for name, measured in results.items():
+        for answer in (run.answer for run in measured):
+            assert answer == expected, f"{name}: other ids or masks: {answer}, not {expected}"
+        versions |= measured[0].versions
+    _show(expected, results)
     return [
         {
             "name": "instructions to packed sequences",
             "way": name,
             "cores": 2,
             **expected._asdict(),
-            "n_sequences": n_sequences[name],
-            "answer": "same" if ways else "not compared",
-            "runs_s": record.seconds(run.seconds for run in measured),
-            "runs_cpu_s": record.seconds(run.cpu_s for run in measured),
-            "runs_load_s" if name == _OWN else "runs_read_s": record.seconds(run.load_s for run in measured),
+            "n_sequences": measured[-1].n_sequences,
+            "answer": "same" if len(ways) > 1 else "not compared",
+            "runs_s": record.seconds(one.run.seconds for one in measured),
+            "runs_cpu_s": record.seconds(one.run.cpu_s for one in measured),
+            "runs_load_s" if name == _OWN else "runs_read_s": record.seconds(one.run.load_s for one in measured),
         }
-        for name, measured in runs.items()
+        for name, measured in results.items()
     ]
 
 
@@ -121,15 +113,17 @@ def make_project(root: Path, corpus: Path, tokenizer: Path) -> None:
     build_up_to_encode(root, tokenizer)
 
 
-def own_answer(tokens: Path) -> tuple[Answer, int]:
-    """The ids and masks of a dataset's documents, and the number of its sequences."""
+def _own(project: Path) -> Measured:
+    """The encode stage, with the ids and masks of the dataset's documents."""
+    run = encode_stage(project)
+    tokens = project / "data/tokens"
     manifest = read_manifest(tokens)
     columns = ["input_ids", "loss_mask"]
     table = pa.concat_tables(
         pq.read_table(tokens / shard.name, columns=columns, partitioning=None) for shard in manifest.shards
     )
     n_sequences = sum(part.n_items for one in manifest.sets for part in one.parts)
-    return answer_of(table["input_ids"], table["loss_mask"], 0), n_sequences
+    return Measured(run, answer_of(table["input_ids"], table["loss_mask"], 0), n_sequences, {})
 
 
 def _lines(corpus: Path) -> bytes:
@@ -138,46 +132,38 @@ def _lines(corpus: Path) -> bytes:
         return bytes(file.read())
 
 
-def _trl(folder: Path, n_processes: int, python: Path) -> dict[str, Any]:
+def _trl(folder: Path, n_processes: int, python: Path) -> Measured:
     """What the process of TRL says."""
     shutil.rmtree(folder / "cache", ignore_errors=True)
     (folder / "cache").mkdir()
     os.sync()
     offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "cache"), "TOKENIZERS_PARALLELISM": "false"}
-    found = run_module("benchmarks.chat_one", n_processes, folder, python=python, environment=offline)
-    if "failed" in found:
-        raise SystemExit(f"TRL: {found['failed']}")
-    return found
+    result = module_result("benchmarks.chat_one", n_processes, folder, python=python, environment=offline)
+    # In place of loading the tokenizer: reading the rows, which is before its seconds and not in them.
+    run = StageRun(result["seconds"], result["cpu_s"], result["read_s"])
+    return Measured(run, Answer(*result["answer"]), result["n_sequences"], result["versions"])
 
 
-def _show(answer: Answer, runs: dict[str, list[StageRun]], n_sequences: dict[str, int]) -> None:
+def _show(answer: Answer, results: dict[str, list[Measured]]) -> None:
     print(
         f"{answer.n_conversations:,} conversations, {answer.n_tokens:,} tokens, {answer.n_trained:,} of them trained, to sequences "
         f"of {LENGTH:,}"
     )
-    own = _medians(runs[_OWN])
-    for name, measured in runs.items():
-        found = _medians(measured)
-        more = f"{found.cpu_s:6.2f} s of processor time; {n_sequences[name]:,} sequences; "
+    own = _medians(results[_OWN])
+    for name, measured in results.items():
+        run = _medians(measured)
+        more = f"{run.cpu_s:6.2f} s of processor time; {measured[-1].n_sequences:,} sequences; "
         if name == _OWN:
-            more += f"looking for mistakes and loading the tokenizer took {found.load_s:.2f} s"
+            more += f"looking for mistakes and loading the tokenizer took {run.load_s:.2f} s"
         else:
-            ratios = [
-                found.seconds / own.seconds,
-                found.cpu_s / own.cpu_s,
-                found.seconds / (own.seconds - own.load_s),
-            ]
-            more += f"{ratios[0]:.1f} × tokenmill, {ratios[1]:.1f} of processor time, {ratios[2]:.1f} with the tokenizer loaded; "
-            more += f"before it {found.load_s:.2f} s to read"
-        print(f"{name:<28} {_range([run.seconds for run in measured])}  {more}", flush=True)
+            more += f"{run.seconds / own.seconds:.1f} × tokenmill, {run.cpu_s / own.cpu_s:.1f} of processor time, "
+            more += f"{run.seconds / (own.seconds - own.load_s):.1f} with the tokenizer loaded; "
+            more += f"before it {run.load_s:.2f} s to read"
+        print(f"{name:<28} {spread([one.run.seconds for one in measured], '7.2f')}  {more}", flush=True)
 
 
-def _medians(measured: Sequence[StageRun]) -> StageRun:
-    return StageRun(*map(statistics.median, zip(*measured, strict=True)))
-
-
-def _range(seconds: Sequence[float]) -> str:
-    return f"{statistics.median(seconds):7.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
+def _medians(measured: Sequence[Measured]) -> StageRun:
+    return StageRun(*map(statistics.median, zip(*(one.run for one in measured), strict=True)))
 
 
 if __name__ == "__main__":

@@ -7,9 +7,7 @@ with all processes, the answer, the number of sequences, and the versions of the
 
 import hashlib
 import json
-import os
 import sys
-import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from benchmarks.process import timed
 
 N_PROCESSES = (1, 2)
 LENGTH = 2048
@@ -38,10 +38,15 @@ def main() -> None:
     from trl.trainer import sft_trainer
 
     utils.logging.disable_progress_bar()
-    start_s = time.perf_counter()
-    found = load_dataset("json", data_files=str(folder / "rows.jsonl"), split="train", cache_dir=str(folder / "cache"))
-    rows = found.map(as_messages, remove_columns=found.column_names)
-    read_s = time.perf_counter() - start_s
+
+    def read() -> Any:
+        given = load_dataset(
+            "json", data_files=str(folder / "rows.jsonl"), split="train", cache_dir=str(folder / "cache")
+        )
+        return given.map(as_messages, remove_columns=given.column_names)
+
+    reading = timed(read)
+    rows = reading.result
     trainer = trainer_of(folder, n_processes, rows.select(range(1)))
     given = []
     pack_dataset = sft_trainer.pack_dataset
@@ -51,13 +56,12 @@ def main() -> None:
         return pack_dataset(dataset, *arguments)
 
     sft_trainer.pack_dataset = pack
-    start_s, start_cpu_s = time.perf_counter(), _cpu_s()
-    packed = trainer._prepare_dataset(rows, trainer.processing_class, trainer.args, True, None, "train")
-    seconds, cpu_s = time.perf_counter() - start_s, _cpu_s() - start_cpu_s
+    arguments = (trainer.processing_class, trainer.args, True, None, "train")
+    seconds, cpu_s, packed = timed(lambda: trainer._prepare_dataset(rows, *arguments))
     table = given[0].with_format("arrow")[:]
     answer = answer_of(table["input_ids"], table["labels"], -100)
     versions = {name: version(name) for name in ("trl", "transformers", "tokenizers", "datasets")}
-    numbers = {"seconds": seconds, "cpu_s": cpu_s, "read_s": read_s, "n_sequences": len(packed)}
+    numbers = {"seconds": seconds, "cpu_s": cpu_s, "read_s": reading.seconds, "n_sequences": len(packed)}
     print(json.dumps({**numbers, "answer": answer, "versions": versions}))
 
 
@@ -106,10 +110,6 @@ def answer_of(input_ids: pa.ChunkedArray, marks: pa.ChunkedArray, unlearned: int
     for one in (lengths, ids, mask):
         digest.update(one.tobytes())
     return Answer(len(lengths), len(ids), int(mask.sum()), digest.hexdigest())
-
-
-def _cpu_s() -> float:
-    return sum(os.times()[:4])
 
 
 if __name__ == "__main__":

@@ -14,14 +14,14 @@ What this does not show: a network between the machines, a file system that is s
 
 import argparse
 import shutil
-import tempfile
-import time
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from benchmarks import record
+from benchmarks.harness import Cell, in_turns, options, recording
+from benchmarks.process import Run, timed
 from benchmarks.project import change_params, copy_flows, sharded_project, stages_of
 from tokenmill.dataset.manifest import read_manifest
 
@@ -31,7 +31,7 @@ _FEW = 20
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.clusters", description=__doc__)
+    parser = options("clusters", __doc__)
     parser.add_argument("--engines", nargs="+", choices=_ENGINES, default=list(_ENGINES))
     parser.add_argument("--only", choices=["two", "many"])
     parser.add_argument("--shards", type=int, default=8, help="of `two`")
@@ -41,75 +41,62 @@ def main() -> None:
     parser.add_argument("--unit-kb", type=float, default=100.0, help="of `many`")
     parser.add_argument("--workers", type=int, nargs="+", default=[2], help="of `many`")
     parser.add_argument("--directory", type=Path, help="where there is room for four times the text")
-    record.add_option(parser)
     asked = parser.parse_args()
     packages = ("prefect", "prefect-dask", "distributed", "prefect-ray", "ray")
-    with tempfile.TemporaryDirectory(prefix="bench-clusters-", dir=asked.directory) as folder:
-        for name, only, measure in (("clusters", "two", _two), ("clusters_many", "many", _many)):
-            if asked.only in (only, None):
-                section = record.begin(name, packages, asked)
-                section["cells"] += measure(Path(folder) / only, asked)
-                record.keep(section, asked.record)
+    for name, only, measure in (("clusters", "two", _two), ("clusters_many", "many", _many)):
+        if asked.only in (only, None):
+            with recording(name, packages, asked) as measured:
+                measured.cells.extend(measure(measured.folder / only, asked))
 
 
-def _two(project: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
+def _two(project: Path, asked: argparse.Namespace) -> list[Cell]:
     _make(project, asked.shards, int(asked.shard_mb * 1e6))
-    engines = [one for one in asked.engines if one != "inline"]
-    seconds: dict[tuple[str, int, str], list[float]] = {}
+    engines = [engine for engine in asked.engines if engine != "inline"]
     answers = set()
-    for _ in range(asked.runs):
-        for engine in engines:
-            for workers in (1, 2):
-                stages, _, _ = _build(project, engine, workers)
-                for stage in _STAGES:
-                    seconds.setdefault((engine, workers, stage), []).append(stages[stage]["seconds"])
-                answers.add(" ".join(one.sha256 for one in read_manifest(project / "data/tokens").shards))
+
+    def stages_s(engine: str, workers: int) -> dict[str, float]:
+        stages = _build(project, engine, workers).result
+        answers.add(" ".join(shard.sha256 for shard in read_manifest(project / "data/tokens").shards))
+        return {stage: stages[stage]["seconds"] for stage in _STAGES}
+
+    ways = {way: partial(stages_s, *way) for way in product(engines, (1, 2))}
+    runs = in_turns(ways, asked.runs)
     assert len(answers) == 1, "the builds do not agree"
+    seconds = {(*way, stage): [run[stage] for run in runs[way]] for way in ways for stage in _STAGES}
     for engine in engines:
-        runs = {
-            n: [sum(one) for one in zip(*(seconds[engine, n, stage] for stage in _STAGES), strict=True)] for n in (1, 2)
-        }
-        shares = {stage: median(seconds[engine, 1, stage]) / median(seconds[engine, 2, stage]) for stage in _STAGES}
-        print(
-            f"{engine}: one worker {median(runs[1]):.1f} s, two {median(runs[2]):.1f} s: "
-            f"{median(runs[1]) / median(runs[2]):.2f} x ("
-            + ", ".join(f"{stage} {share:.2f}" for stage, share in shares.items())
-            + ")",
-            flush=True,
-        )
+        one, two = (median(sum(run.values()) for run in runs[engine, workers]) for workers in (1, 2))
+        shares = [f"{s} {median(seconds[engine, 1, s]) / median(seconds[engine, 2, s]):.2f}" for s in _STAGES]
+        print(f"{engine}: one worker {one:.1f} s, two {two:.1f} s: {one / two:.2f} x ({', '.join(shares)})", flush=True)
+    shared = {"units": asked.shards, "unit_bytes": int(asked.shard_mb * 1e6), "answer": "same"}
     return [
-        {
-            "what": f"stage {stage}", "engine": engine, "workers": workers, "units": asked.shards,
-            "unit_bytes": int(asked.shard_mb * 1e6), "answer": "same", "runs_s": record.seconds(runs),
-        }
-        for (engine, workers, stage), runs in seconds.items()
-    ]  # fmt: skip
+        {"what": f"stage {stage}", "engine": engine, "workers": workers, **shared, "runs_s": record.seconds(runs_s)}
+        for (engine, workers, stage), runs_s in seconds.items()
+    ]
 
 
-def _many(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
+def _many(folder: Path, asked: argparse.Namespace) -> list[Cell]:
     n_bytes = int(asked.units * asked.unit_kb * 1e3)
     cells = []
     folder.mkdir()
     for engine, workers in product(asked.engines, asked.workers):
-        found = {}
+        builds = {}
         for n in (_FEW, asked.units):  # each in a new project: a forced build compares its units with stored ones
             project = folder / f"{engine}-{n}"
             _make(project, n, n_bytes // n)
-            found[n] = _build(project, engine, workers)
+            builds[n] = _build(project, engine, workers)
             shutil.rmtree(project)
-        walls = {n: one[1] for n, one in found.items()}
-        unit_ms = (walls[asked.units] - walls[_FEW]) / (asked.units - _FEW) * 1e3
-        peak_mb = found[asked.units][2]
+        few_s, many_s = builds[_FEW].seconds, builds[asked.units].seconds
+        peaks_mb = {n: max(stage["peak_mb"] or 0.0 for stage in build.result.values()) for n, build in builds.items()}
         print(
-            f"{engine}, workers: {workers}: {asked.units:,} units {walls[asked.units]:.1f} s, {_FEW} units {walls[_FEW]:.1f} s: "
-            f"{unit_ms:.1f} ms a unit; the build's own process {peak_mb:,.0f} MB",
+            f"{engine}, workers: {workers}: {asked.units:,} units {many_s:.1f} s, {_FEW} units {few_s:.1f} s: "
+            f"{(many_s - few_s) / (asked.units - _FEW) * 1e3:.1f} ms a unit; "
+            f"the build's own process {peaks_mb[asked.units]:,.0f} MB",
             flush=True,
         )
-        for n, (_, wall_s, mb) in found.items():
-            cells.append(
-                {"what": "build", "engine": engine, "workers": workers, "units": n, "unit_bytes": n_bytes // n,
-                 "runs_s": record.seconds([wall_s]), "runs_peak_mb": [round(mb, 1)]}
-            )  # fmt: skip
+        for n, build in builds.items():
+            cell = {"what": "build", "engine": engine, "workers": workers, "units": n, "unit_bytes": n_bytes // n}
+            runs = {"runs_s": record.seconds([build.seconds]), "runs_peak_mb": [round(peaks_mb[n], 1)]}
+            cells.append(cell | runs)
     return cells
 
 
@@ -119,12 +106,10 @@ def _make(root: Path, n_shards: int, shard_bytes: int) -> None:
     change_params(root, {}, "run", {"memory_mb_max": 8192})
 
 
-def _build(project: Path, engine: str, workers: int) -> tuple[dict[str, Any], float, float]:
-    """What a forced build tells of each stage, the seconds of its process, and the process's largest resident set in MB."""
+def _build(project: Path, engine: str, workers: int) -> Run:
+    """A forced build in a process of its own; the result is what it tells of each stage."""
     change_params(project, {}, "run", {"engine": engine, "workers": workers})
-    start_s = time.monotonic()
-    stages = stages_of(project, "--force")
-    return stages, time.monotonic() - start_s, max(one["peak_mb"] or 0.0 for one in stages.values())
+    return timed(lambda: stages_of(project, "--force"))
 
 
 if __name__ == "__main__":

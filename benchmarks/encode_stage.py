@@ -5,21 +5,18 @@ workers. A build is a process of its own, and the first in its project; it takes
 build is watched by py-spy, a hundred times a second: the shares of the threads that run units, by what they do.
 """
 
-import argparse
 import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from benchmarks import record
-from benchmarks.corpus import ROOT, SHARED
+from benchmarks.corpus import SHARED, needed_files
+from benchmarks.harness import Cell, in_turns, options, recording
+from benchmarks.process import ROOT, module_result, timed
 from benchmarks.project import change_params, empty_project, shards, stages_of
 
 _STAGES = ("encode", "validate")
@@ -43,18 +40,14 @@ _STEPS = {  # by the innermost of these functions
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.encode_stage", description=__doc__)
+    parser = options("encode_stage", __doc__, runs=3)
     parser.add_argument("--shards", type=int, default=8)
     parser.add_argument("--shard-mb", type=float, default=63.0)
-    parser.add_argument("--runs", type=int, default=3)
-    record.add_option(parser)
     asked = parser.parse_args()
     tokenizer = SHARED / "tokenizers/gpt-2/tokenizer.json"
-    if not tokenizer.is_file():
-        sys.exit(f"{SHARED}: expected the corpus and the tokenizers that the project is measured with.")
-    section = record.begin("encode_stage", ("pyarrow", "tokenizers"), asked)
-    with tempfile.TemporaryDirectory(prefix="bench-stage-") as name:
-        files = Path(name) / "files"
+    needed_files(tokenizer)
+    with recording("encode_stage", ("pyarrow", "tokenizers"), asked) as measured:
+        files = measured.folder / "files"
         files.mkdir()
         n_bytes = n_documents = 0
         for i, shard in enumerate(shards(asked.shards, int(asked.shard_mb * 1e6))):
@@ -62,27 +55,27 @@ def main() -> None:
             n_documents += shard.count(b"\n")
             (files / f"{i}.jsonl.zst").write_bytes(pa.Codec("zstd").compress(shard, asbytes=True))
         time.sleep(2.1)  # a file as young as its digest is not remembered
-        stages: dict[str, list[float]] = {one: [] for one in _STAGES}
-        walls, bare = [], []
-        for i in range(asked.runs):
-            project = _project(Path(name) / f"{i}", files, tokenizer)
-            start_s = time.monotonic()
-            done = stages_of(project)
-            walls.append(time.monotonic() - start_s)
-            for stage in _STAGES:
-                stages[stage].append(done[stage]["seconds"])
-            bare.append(_loop(files, tokenizer))
-        for what, runs in (*stages.items(), ("whole build", walls), ("bare loop over gigatoken", bare)):
-            seconds = statistics.median(runs)
-            print(
-                f"{what:<26} {seconds:6.2f} s {n_bytes / 1e6 / seconds:7.1f} MB/s {n_documents / seconds:9,.0f} documents/s"
-            )
-            section["cells"].append(
-                {"what": what, "cores": os.cpu_count(), "text_bytes": n_bytes, "documents": n_documents,
-                 "runs_s": record.seconds(runs), "runs_mb_per_s": record.mb_per_s(n_bytes, runs)}
-            )  # fmt: skip
-        section["cells"] += _profile(_project(Path(name) / "profile", files, tokenizer))
-    record.keep(section, asked.record)
+        python = ROOT / ".bench-venv/bin/python"
+        projects = (_project(measured.folder / f"{i}", files, tokenizer) for i in range(asked.runs))
+
+        def build() -> dict[str, float]:
+            project = next(projects)
+            seconds, _, stages = timed(lambda: stages_of(project))
+            return {stage: stages[stage]["seconds"] for stage in _STAGES} | {"whole build": seconds}
+
+        def loop() -> dict[str, float]:
+            return module_result("benchmarks.bare_loop", files, tokenizer, python=python)
+
+        for runs in in_turns({"build": build, "loop": loop}, asked.runs).values():
+            for what in runs[0]:
+                runs_s = [run[what] for run in runs]
+                middle_s = statistics.median(runs_s)
+                speed = f"{n_bytes / 1e6 / middle_s:7.1f} MB/s {n_documents / middle_s:9,.0f} documents/s"
+                print(f"{what:<26} {middle_s:6.2f} s {speed}")
+                cell = {"what": what, "cores": os.cpu_count(), "text_bytes": n_bytes, "documents": n_documents}
+                cell |= {"runs_s": record.seconds(runs_s), "runs_mb_per_s": record.mb_per_s(n_bytes, runs_s)}
+                measured.cells.append(cell)
+        measured.cells.extend(_profile(_project(measured.folder / "profile", files, tokenizer)))
 
 
 def _project(root: Path, files: Path, tokenizer: Path) -> Path:
@@ -94,20 +87,7 @@ def _project(root: Path, files: Path, tokenizer: Path) -> Path:
     return root
 
 
-def _loop(files: Path, tokenizer: Path) -> float:
-    """The seconds of the bare loop, without its start."""
-    python = ROOT / ".bench-venv/bin/python"
-    done = subprocess.run(
-        [python, "-m", "benchmarks.bare_loop", files, tokenizer],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return float(done.stdout.splitlines()[-1])
-
-
-def _profile(project: Path) -> list[dict[str, Any]]:
+def _profile(project: Path) -> list[Cell]:
     stacks = project.parent / "stacks.txt"
     stages_of(project, before=["py-spy", "record", "-r", "100", "-f", "raw", "-o", str(stacks), "--"])
     cells = []

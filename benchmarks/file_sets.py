@@ -15,9 +15,7 @@ import os
 import shutil
 import statistics
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -27,9 +25,10 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import record
-from benchmarks.corpus import ROOT, SHARED
+from benchmarks.corpus import SHARED
 from benchmarks.file_sets_one import WAYS, digest, flat_arrays, litdata_chunks
-from benchmarks.process import run_module
+from benchmarks.harness import Cell, Recording, in_turns, options, recording, runs_of, spread, verdict
+from benchmarks.process import ROOT, Run, run_module, timed
 from benchmarks.project import build_up_to_encode, change_params, encode_stage, sharded_project
 from tokenmill.file_sets.packing import pack
 from tokenmill.file_sets.shuffle import buckets_of, gather, scatter
@@ -53,53 +52,45 @@ _GPT2 = SHARED / "tokenizers/gpt-2/tokenizer.json"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.file_sets", description=__doc__)
+    parser = options("file_sets", __doc__, runs=3)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--text-mb", type=int, default=500, help="of the encode stage")
     parser.add_argument(
         "--others-mb", type=int, default=40, help="of the other tools, some of which are slow; at least 40, two shards"
     )
-    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--tokenizer", type=Path, default=_GPT2, help="tokenizer.json of gpt-2")
     parser.add_argument("--directory", type=Path, help="where there is room for four times the text")
     parser.add_argument("--interop", type=Path, default=ROOT / ".interop-venv", help="the environment of other tools")
     parser.add_argument("--bench", type=Path, default=ROOT / ".bench-venv", help="the environment of other encoders")
-    record.add_option(parser)
     asked = parser.parse_args()
-    measures = {"encode": encode, "write": write, "arrange": arrange}
-    with tempfile.TemporaryDirectory(prefix="bench-sets-", dir=asked.directory) as name:
-        folder = Path(name)
-        if own := [part for part in asked.only if part in measures]:
-            section = record.begin("file_sets", ("pyarrow", "numpy"), asked)
+    parts = {"encode": encode, "write": write, "arrange": arrange}
+    own = [part for part in asked.only if part in parts]
+    if own:
+        with recording("file_sets", ("pyarrow", "numpy"), asked) as measured:
             for part in own:
-                (folder / part).mkdir()
-                section["cells"] += measures[part](folder / part, asked)
-            record.keep(section, asked.record)
-        if "others" in asked.only:
-            section = record.begin("file_sets_others", ("pyarrow", "numpy"), asked)
-            (folder / "others").mkdir()
-            section["cells"] += others(folder / "others", section["versions"], asked)
-            record.keep(section, asked.record)
+                (measured.folder / part).mkdir()
+                measured.cells.extend(parts[part](measured.folder / part, asked))
+    if "others" in asked.only:
+        with recording("file_sets_others", ("pyarrow", "numpy"), asked) as measured:
+            others(measured, asked)
 
 
-def encode(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
+def encode(folder: Path, asked: argparse.Namespace) -> list[Cell]:
     """The encode stage with each choice of formats, without splits and with them."""
     project = folder / "project"
     n_bytes = make_project(project, asked.text_mb * 10**6, asked.tokenizer)
-    kinds = [(formats, splits) for splits in ({}, _SPLITS) for formats in _FORMATS]
-    runs: dict[int, list[tuple[float, float]]] = {i: [] for i in range(len(kinds))}
-    for _ in range(asked.runs):
-        for i, (formats, splits) in enumerate(kinds):
-            runs[i].append(stage(project, formats, splits))
+    kinds = [(formats, bool(splits)) for splits in ({}, _SPLITS) for formats in _FORMATS]
+    runs = in_turns({kind: partial(stage, project, *kind) for kind in kinds}, asked.runs)
     cells = []
     print(f"\nencode, {n_bytes / 1e6:,.0f} MB of JSON lines, two workers")
-    for i, (formats, splits) in enumerate(kinds):
-        cell = {"name": "encode", "formats": list(formats), "has_splits": bool(splits), "text_bytes": n_bytes}
-        cells.append(cell | _runs(runs[i]))
-        both = [max(a, b) for a, b in zip(*(runs[i // 3 * 3 + k] for k in (0, 1)), strict=True)]
-        ratios = [statistics.median(a[k] / b[k] for a, b in zip(runs[i], both, strict=True)) for k in (0, 1)]
-        what = f"{', '.join(formats)}{', splits' if splits else ''}"
-        _print(what, runs[i], f"{ratios[0]:.2f} × the slower of one format; {ratios[1]:.2f} of processor time")
+    for (formats, has_splits), measured in runs.items():
+        cell = {"name": "encode", "formats": list(formats), "has_splits": has_splits, "text_bytes": n_bytes}
+        cells.append(cell | {"cores": 2} | runs_of(measured))
+        one_format = [runs[_FORMATS[i], has_splits] for i in (0, 1)]
+        rounds = list(zip(measured, *one_format, strict=True))
+        ratios = [statistics.median(run[k] / max(first[k], second[k]) for run, first, second in rounds) for k in (0, 1)]
+        what = f"{', '.join(formats)}{', splits' if has_splits else ''}"
+        _print(what, measured, f"{ratios[0]:.2f} × the slower of one format; {ratios[1]:.2f} of processor time")
     return cells
 
 
@@ -110,14 +101,14 @@ def make_project(root: Path, text_bytes: int, tokenizer: Path) -> int:
     return n_bytes
 
 
-def stage(project: Path, formats: Sequence[str], splits: dict[str, float]) -> tuple[float, float]:
-    """The seconds of the encode stage, and those of the processor."""
-    change_params(project, {}, "encode", {"formats": list(formats), "splits": splits})
-    done = encode_stage(project)
-    return done.seconds, done.cpu_s
+def stage(project: Path, formats: Sequence[str], has_splits: bool) -> Run:
+    """The encode stage, which makes these formats."""
+    change_params(project, {}, "encode", {"formats": list(formats), "splits": _SPLITS if has_splits else {}})
+    run = encode_stage(project)
+    return Run(run.seconds, run.cpu_s)
 
 
-def write(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
+def write(folder: Path, asked: argparse.Namespace) -> list[Cell]:
     """The writer of each format, and plain files beside it, in turns."""
     cells = []
     for ids, id_max in ((pa.uint16(), 50_256), (pa.uint32(), 150_000)):
@@ -125,25 +116,23 @@ def write(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
         parts = documents(shape, _ID_BYTES // ids.byte_width)
         n_bytes = sum(batch["input_ids"].values.nbytes for part in parts for batch in part)
         formats = [format for format in SET_FORMATS.values() if format.refusal(shape, 1 << 30) is None]
-        work: dict[str, Callable[[Path, int], None]] = {"plain file": partial(_write_plain, parts)}
-        work |= {format.name: partial(_write_part, format, shape, parts) for format in formats}
-        runs: dict[str, list[tuple[float, float]]] = {name: [] for name in work}
-        for _ in range(asked.runs):
-            for name, do in work.items():
-                runs[name].append(_in_parts(folder / "out", do))
+        writers: dict[str, Callable[[Path, int], None]] = {"plain file": partial(_write_plain, parts)}
+        writers |= {format.name: partial(_write_part, format, shape, parts) for format in formats}
+        ways = {name: partial(_in_parts, folder / "out", writer) for name, writer in writers.items()}
+        runs = in_turns(ways, asked.runs)
         print(f"\nwrite, {n_bytes / 1e6:,.0f} MB of ids, {ids}, {_N_WRITERS} parts at the same time")
         for name, measured in runs.items():
-            rates = record.mb_per_s(n_bytes, [seconds for seconds, _ in measured])
-            plain = record.mb_per_s(n_bytes, [seconds for seconds, _ in runs["plain file"]])
-            share = statistics.median(a / b for a, b in zip(rates, plain, strict=True))
-            cell = {"name": "write", "format": name, "ids": str(ids), "id_bytes": n_bytes}
-            cells.append(cell | _runs(measured) | {"runs_mb_per_s": rates})
-            of_cpu = statistics.median(record.mb_per_s(n_bytes, [cpu_s for _, cpu_s in measured]))
-            _print(
-                name,
-                measured,
-                f"{statistics.median(rates):5.0f} MB/s, {share:.2f} of the disk's; {of_cpu:5.0f} MB/s of processor time",
+            cell = {"name": "write", "format": name, "ids": str(ids), "id_bytes": n_bytes, "cores": 2}
+            cell |= runs_of(measured, n_bytes)
+            share = statistics.median(
+                plain.seconds / run.seconds for run, plain in zip(measured, runs["plain file"], strict=True)
             )
+            rate = statistics.median(cell["runs_mb_per_s"])
+            cpu_rate = statistics.median(record.mb_per_s(n_bytes, [run.cpu_s for run in measured]))
+            _print(
+                name, measured, f"{rate:5.0f} MB/s, {share:.2f} of the disk's; {cpu_rate:5.0f} MB/s of processor time"
+            )
+            cells.append(cell)
     return cells
 
 
@@ -181,20 +170,22 @@ def _write_plain(parts: list[list[pa.RecordBatch]], folder: Path, i: int) -> Non
     flush(folder / str(i))
 
 
-def _in_parts(folder: Path, do: Callable[[Path, int], None]) -> tuple[float, float]:
-    """The seconds, and those of the processor, in which threads make their parts in an empty folder."""
+def _in_parts(folder: Path, write_part: Callable[[Path, int], None]) -> Run:
+    """Threads make their parts in an empty folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     os.sync()
-    start_s, start_cpu_s = time.perf_counter(), time.process_time()
-    with ThreadPoolExecutor(_N_WRITERS) as pool:
-        list(pool.map(partial(do, folder), range(_N_WRITERS)))
-    found = time.perf_counter() - start_s, time.process_time() - start_cpu_s
+
+    def write_parts() -> None:
+        with ThreadPoolExecutor(_N_WRITERS) as pool:
+            list(pool.map(partial(write_part, folder), range(_N_WRITERS)))
+
+    run = timed(write_parts)
     shutil.rmtree(folder)
-    return found
+    return run
 
 
-def arrange(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
+def arrange(folder: Path, asked: argparse.Namespace) -> list[Cell]:
     """Packing, and both passes of shuffling: into buckets on the disk, and out of them in order."""
     random = np.random.default_rng(0)
     lengths = np.maximum(random.lognormal(np.log(1000) - 0.72, 1.2, _N_PACKED).astype(np.int64), 1)
@@ -214,69 +205,60 @@ def arrange(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
         for path in folder.iterdir():
             path.unlink()
 
-    cells = []
-    runs: dict[str, list[tuple[float, float]]] = {"pack best_fit": [], "shuffle": []}
-    for _ in range(asked.runs):
-        runs["pack best_fit"].append(_timed(lambda: pack(lengths, LENGTH, "best_fit", "split")))
-        runs["shuffle"].append(_timed(shuffle))
-    print(
-        f"\npack {_N_PACKED:,} documents, {lengths.sum():,} tokens; shuffle {n_bytes / 1e6:,.0f} MB of ids, two cores"
-    )
+    ways = {"pack best_fit": lambda: pack(lengths, LENGTH, "best_fit", "split"), "shuffle": shuffle}
+    runs = in_turns({way: partial(timed, work) for way, work in ways.items()}, asked.runs)
+    n_tokens = int(lengths.sum())
+    print(f"\npack {_N_PACKED:,} documents, {n_tokens:,} tokens; shuffle {n_bytes / 1e6:,.0f} MB of ids, two cores")
+    packed = {"name": "pack", "n_documents": _N_PACKED, "n_tokens": n_tokens, "cores": 2}
+    packed |= runs_of(runs["pack best_fit"])
+    shuffled = {"name": "shuffle", "id_bytes": n_bytes, "cores": 2} | runs_of(runs["shuffle"], n_bytes)
     _print("pack best_fit", runs["pack best_fit"], "")
-    cells.append(
-        {"name": "pack", "n_documents": _N_PACKED, "n_tokens": int(lengths.sum())} | _runs(runs["pack best_fit"])
-    )
-    rates = record.mb_per_s(n_bytes, [seconds for seconds, _ in runs["shuffle"]])
-    _print("shuffle", runs["shuffle"], f"{statistics.median(rates):5.0f} MB/s")
-    cells.append({"name": "shuffle", "id_bytes": n_bytes} | _runs(runs["shuffle"]) | {"runs_mb_per_s": rates})
-    return cells
+    _print("shuffle", runs["shuffle"], f"{statistics.median(shuffled['runs_mb_per_s']):5.0f} MB/s")
+    return [packed, shuffled]
 
 
-def others(folder: Path, versions: dict[str, str], asked: argparse.Namespace) -> list[dict[str, Any]]:
-    """The whole way from JSON lines to each format, by tokenmill and by the format's own library with an encoder. Adds
-    their versions to `versions`."""
+def others(measured: Recording, asked: argparse.Namespace) -> None:
+    """The whole way from JSON lines to each format, by tokenmill and by the format's own library with an encoder."""
     python = asked.interop / "bin/python"
     if not python.is_file():
         print(f"\n{asked.interop} is not there, so other tools are left out; `make test-interop` makes it")
-        return []
-    project = folder / "project"
+        return
+    folder, project = measured.folder, measured.folder / "project"
     n_bytes = make_project(project, asked.others_mb * 10**6, asked.tokenizer)
     (folder / "shards").symlink_to(project / "data/raw")
     shutil.copy(asked.tokenizer, folder / "tokenizer.json")
     added = json.loads(asked.tokenizer.read_text(encoding="utf-8"))["added_tokens"]
     end, end_id = next((one["content"], one["id"]) for one in added if one["content"] == _END)
     (folder / "end.json").write_text(json.dumps([end, end_id]), encoding="utf-8")
-    expected = []
-    runs: dict[str, list[tuple[float, float]]] = {}
-    failed: dict[str, str] = {}
-    for _ in range(asked.runs):
-        for format in dict.fromkeys(name.partition(", ")[0] for name in WAYS):
-            runs.setdefault(f"{format}, tokenmill", []).append(stage(project, [format], {}))
-            if format in _FLAT:
-                found = digest(_FLAT[format](project / "data/tokens" / format), end_id)
-                expected = expected or found
-                assert found == expected, f"tokenmill's {format} has other ids"
-        for name in WAYS:
-            if name in failed:
-                continue
-            result = _other(name, folder, python, asked.bench)
-            if "failed" in result or result["answer"] != expected:
-                failed[name] = result.get("failed") or f"other ids: {result['answer']}, not {expected}"
-                runs.pop(name, None)
-            else:
-                runs.setdefault(name, []).append((result["seconds"], result["cpu_s"]))
-                versions |= result["versions"]
+
+    def own(format: str) -> dict[str, Any]:
+        run = stage(project, [format], has_splits=False)
+        answer = digest(_FLAT[format](project / "data/tokens" / format), end_id) if format in _FLAT else None
+        return {"seconds": run.seconds, "cpu_s": run.cpu_s, "answer": answer}
+
+    formats = dict.fromkeys(name.partition(", ")[0] for name in WAYS)
+    ways: dict[str, Callable[[], dict[str, Any]]] = {f"{format}, tokenmill": partial(own, format) for format in formats}
+    results = in_turns(ways | {name: partial(_other, name, folder, python, asked.bench) for name in WAYS}, asked.runs)
+    expected = next(run["answer"] for way in ways for run in results[way] if run["answer"])
     print(f"\nfrom {n_bytes / 1e6:,.0f} MB of JSON lines to a format, two processes or workers; the same ids")
-    cells: list[dict[str, Any]] = []
-    for name, measured in sorted(runs.items()):
-        ours = runs[f"{name.partition(', ')[0]}, tokenmill"]
-        ratios = [statistics.median(a[k] for a in measured) / statistics.median(b[k] for b in ours) for k in (0, 1)]
-        _print(name, measured, f"{ratios[0]:.2f} × tokenmill; {ratios[1]:.2f} of processor time")
-        cells.append({"name": "whole way", "way": name, "text_bytes": n_bytes, "answer": "same"} | _runs(measured))
-    for name, why in failed.items():
-        print(f"{name:<28} {why}")
-        cells.append({"name": "whole way", "way": name, "text_bytes": n_bytes, "failed": why})
-    return cells
+    for name, answers in sorted(results.items()):
+        cell = {"name": "whole way", "way": name, "text_bytes": n_bytes} | verdict(answers, expected)
+        if "failed" in cell or cell["answer"] == "other":
+            assert name not in ways, f"tokenmill has other ids: {name}"
+            why = cell.setdefault("failed", f"other ids, not {expected}")
+            cell.pop("answer", None)
+            print(f"{name:<28} {why}")
+        else:
+            runs = [Run(run["seconds"], run["cpu_s"]) for run in answers]
+            ours = results[f"{name.partition(', ')[0]}, tokenmill"]
+            ratios = [
+                statistics.median(run[key] for run in answers) / statistics.median(run[key] for run in ours)
+                for key in ("seconds", "cpu_s")
+            ]
+            _print(name, runs, f"{ratios[0]:.2f} × tokenmill; {ratios[1]:.2f} of processor time")
+            measured.versions.update(answers[0].get("versions", {}))
+            cell |= {"answer": "same", "cores": 2} | runs_of(runs)
+        measured.cells.append(cell)
 
 
 _FLAT = {
@@ -297,21 +279,8 @@ def _other(name: str, folder: Path, python: Path, bench: Path) -> dict[str, Any]
     return run_module("benchmarks.file_sets_one", name, folder, *packages, python=python)
 
 
-def _timed(do: Callable[[], object]) -> tuple[float, float]:
-    start_s, start_cpu_s = time.perf_counter(), time.process_time()
-    do()
-    return time.perf_counter() - start_s, time.process_time() - start_cpu_s
-
-
-def _runs(measured: Iterable[tuple[float, float]]) -> dict[str, Any]:
-    seconds, cpu_s = zip(*measured, strict=True)
-    return {"cores": 2, "runs_s": record.seconds(seconds), "runs_cpu_s": record.seconds(cpu_s)}
-
-
-def _print(what: str, measured: Sequence[tuple[float, float]], more: str) -> None:
-    seconds = sorted(one for one, _ in measured)
-    middle = statistics.median(seconds)
-    print(f"{what:<28} {middle:7.2f} s ({seconds[0]:.2f} to {seconds[-1]:.2f})  {more}", flush=True)
+def _print(what: str, runs: Sequence[Run], more: str) -> None:
+    print(f"{what:<28} {spread([run.seconds for run in runs], '7.2f')}  {more}", flush=True)
 
 
 if __name__ == "__main__":

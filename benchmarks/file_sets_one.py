@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.process import timed
 
 N_PROCESSES = 2
 CHUNK_BYTES = 1 << 26
@@ -32,13 +33,14 @@ def main() -> None:
     tool, folder = sys.argv[1], Path(sys.argv[2])
     sys.path += sys.argv[3:]  # behind what the environment has, whose versions fit together
     make, read = WAYS[tool]
-    _imports(tool)
-    start_s, start_cpu_s = time.perf_counter(), _cpu_s()
-    make(folder)
-    seconds, cpu_s = time.perf_counter() - start_s, _cpu_s() - start_cpu_s
+    format, encoder = tool.split(", ")
+    package, module = PACKAGES[format]
+    for name in (module, encoder):  # before the time counts and the processes begin
+        __import__(name)
+    run = timed(lambda: make(folder))
     answer = digest(read(folder / "out"), end_of(folder)[1])
-    versions = {package: version(package) for package in (PACKAGES[tool.partition(", ")[0]], tool.partition(", ")[2])}
-    print(json.dumps({"seconds": seconds, "cpu_s": cpu_s, "answer": answer, "versions": versions}))
+    versions = {name: version(name) for name in (package, encoder)}
+    print(json.dumps({"seconds": run.seconds, "cpu_s": run.cpu_s, "answer": answer, "versions": versions}))
 
 
 def digest(arrays: Iterable[Any], end_id: int) -> list[int]:
@@ -194,30 +196,12 @@ WAYS: dict[str, Ways] = {
 
 
 PACKAGES = {
-    "megatron": "megatron-core",
-    "datatrove": "datatrove",
-    "mds": "mosaicml-streaming",
-    "litdata": "litdata",
+    "megatron": ("megatron-core", "megatron.core.datasets.indexed_dataset"),
+    "datatrove": ("datatrove", "datatrove.pipeline.tokens"),
+    "mds": ("mosaicml-streaming", "streaming"),
+    "litdata": ("litdata", "litdata"),
 }
-"""The package of each format."""
-
-
-def _imports(tool: str) -> None:
-    """Imports what takes seconds (torch, for the most part), before the time counts and the processes begin."""
-    format, encoder = tool.split(", ")
-    modules = {
-        "megatron": "megatron.core.datasets.indexed_dataset",
-        "datatrove": "datatrove.pipeline.tokens",
-        "mds": "streaming",
-        "litdata": "litdata",
-    }
-    __import__(modules[format])
-    __import__(encoder)
-
-
-def _cpu_s() -> float:
-    return sum(os.times()[:4])
-
+"""The package of each format, and the module of it that takes seconds to import, with torch for the most part."""
 
 if __name__ == "__main__":
     main()

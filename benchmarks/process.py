@@ -41,12 +41,17 @@ def run_module(
     python: Path | str = sys.executable,
     environment: Mapping[str, str] | None = None,
     folder: Path = ROOT,
+    seconds_max: float | None = None,
 ) -> dict[str, Any]:
     """The JSON in the last line that a module prints, or `failed`: why it failed. `environment`: variables beside those of this
     process."""
     command = [str(python), "-m", module, *map(str, arguments)]
     variables = {**os.environ, **(environment or {})}
-    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+    how: dict[str, Any] = {"capture_output": True, "text": True, "timeout": seconds_max}
+    try:
+        done = subprocess.run(command, cwd=folder, env=variables, check=False, **how)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"it took more than {seconds_max} s"}
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         return {"failed": f"exit {done.returncode}: {last[:200]}"}

@@ -6,19 +6,20 @@ is that of one core's processor, since others use the machine, too. What this do
 cache, and datasets larger than memory.
 """
 
-import argparse
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 import tokenmill
-from benchmarks import record
+from benchmarks.harness import in_turns, options, recording, runs_of, spread
+from benchmarks.process import Run, timed
 from tokenmill.dataset.entries import Files, FileSet, InputRows, OutputShard, SetPart, TableFile
 from tokenmill.dataset.manifest import Manifest, write_manifest
 from tokenmill.formats.by_name import SET_FORMATS
@@ -36,43 +37,39 @@ BATCH_DOCUMENTS = 4096
 AT_RANDOM = 200_000
 AT_RANDOM_IN_PARQUET = 1_000  # a row group is read for most of them
 
-_NO_DIGEST = "0" * 64
+NO_DIGEST = "0" * 64
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.reader", description=__doc__)
+    parser = options("reader", __doc__, runs=5)
     parser.add_argument("--ids", type=int, default=250_000_000, help="token ids, of two bytes each")
-    parser.add_argument("--runs", type=int, default=5)
-    record.add_option(parser)
     asked = parser.parse_args()
-    section = record.begin("reader", ("pyarrow", "numpy"), asked)
-    with tempfile.TemporaryDirectory(prefix="bench-reader-") as name:
-        folder = Path(name)
-        write_dataset(folder, asked.ids)
-        check(folder, asked.ids)
-        runs: dict[tuple[str, str], list[tuple[int, float, float]]] = {}
-        for _ in range(asked.runs):
-            for format in FORMATS:
-                with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-                    for what, *measured in pool.submit(measure, folder, format).result():
-                        runs.setdefault((format, what), []).append(tuple(measured))
-    for (format, what), measured in runs.items():
-        n_items = measured[0][0]
-        rates = sorted(n_items / cpu_s for _, _, cpu_s in measured)
-        low, middle, high = rates[0], rates[len(rates) // 2], rates[-1]
-        line = f"{format:10}{what:42}{middle:12,.0f} a second ({low:,.0f} to {high:,.0f})"
-        print(line + (f", {middle * LENGTH * 2 / 1e9:.2f} GB/s of ids" if what.startswith("sequences") else ""))
-        seconds = {
-            "runs_s": record.seconds(wall_s for _, wall_s, _ in measured),
-            "runs_cpu_s": record.seconds(cpu_s for _, _, cpu_s in measured),
-        }
-        section["cells"].append({"name": what, "format": format, "cores": 1, "n_items": n_items, **seconds})
-    record.keep(section, asked.record)
+    with recording("reader", ("pyarrow", "numpy"), asked) as measured:
+        write_dataset(measured.folder, asked.ids)
+        check(measured.folder, asked.ids)
+        rounds = in_turns({format: partial(_in_process, measured.folder, format) for format in FORMATS}, asked.runs)
+        for format, results in rounds.items():
+            for what in results[0]:
+                runs = [result[what] for result in results]
+                n_items = runs[0].result
+                rates = [n_items / run.cpu_s for run in runs]
+                line = f"{format:10}{what:42}{spread(rates, '12,.0f', ' a second')}"
+                if what.startswith("sequences"):
+                    line += f", {median(rates) * LENGTH * 2 / 1e9:.2f} GB/s of ids"
+                print(line)
+                cell = {"name": what, "format": format, "cores": 1, "n_items": n_items}
+                measured.cells.append(cell | runs_of(runs))
+
+
+def _in_process(folder: Path, format: str) -> dict[str, Run]:
+    """What `measure` returns in a process of its own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(measure, folder, format).result()
 
 
 def parts_of(n_ids: int) -> Iterator[list[pa.RecordBatch]]:
     """The documents of each part."""
-    form = schema_of(_shape())
+    form = schema_of(shape_of_ids())
     for part in range(PARTS):
         random = np.random.default_rng(part)
         lengths = np.maximum(random.lognormal(6, 1, n_ids // PARTS // 400).astype(np.int64), 1)
@@ -90,7 +87,7 @@ def parts_of(n_ids: int) -> Iterator[list[pa.RecordBatch]]:
 
 def write_dataset(folder: Path, n_ids: int) -> None:
     """A dataset in the formats that are measured, as an encode stage would leave it."""
-    shape = _shape()
+    shape = shape_of_ids()
     sets: dict[str, list[SetPart]] = {format: [] for format in FORMATS if format != "parquet"}
     shards = []
     for i, batches in enumerate(parts_of(n_ids)):
@@ -100,47 +97,48 @@ def write_dataset(folder: Path, n_ids: int) -> None:
         with write_tokens(folder / f"unit-{i}.parquet", form) as add:
             for batch in batches:
                 add(batch.select(form.names))
-        shards.append(
-            OutputShard(
-                **_file(folder, f"unit-{i}.parquet").model_dump(),
-                unit="",
-                n_documents=n_documents,
-                n_tokens=n_tokens,
-                text_bytes=0,
-                rows=[InputRows(name="0.jsonl", first_row=0, first_line=1, n_documents=n_documents, n_bad=0)],
-                tokens_sha256=_NO_DIGEST,
-            )
-        )
+        numbers = {"unit": "", "n_documents": n_documents, "n_tokens": n_tokens, "text_bytes": 0}
+        rows = InputRows(name="0.jsonl", first_row=0, first_line=1, n_documents=n_documents, n_bad=0)
+        file = _file(folder, f"unit-{i}.parquet").model_dump()
+        shards.append(OutputShard(**file, **numbers, rows=[rows], tokens_sha256=NO_DIGEST))
         for format, parts in sets.items():
-            (folder / format).mkdir(exist_ok=True)
-            with SET_FORMATS[format].write(folder / format, f"part-{i:05}", shape) as add:
-                for batch in batches:
-                    add(batch)
-            names = SET_FORMATS[format].files(f"part-{i:05}", shape)
+            names = write_part(folder / format, format, i, batches)
             files = [_file(folder, f"{format}/{name}") for name in names]
             parts.append(SetPart(files=files, n_items=n_documents, n_tokens=n_tokens))
-    manifest = Manifest(
+    write_manifest(manifest_of(shards, sets, 1 << 30), folder)
+
+
+def write_part(folder: Path, format: str, i: int, batches: Iterable[pa.RecordBatch]) -> Sequence[str]:
+    """Writes one part of a format; the names of its files are returned."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with SET_FORMATS[format].write(folder, f"part-{i:05}", shape_of_ids()) as add:
+        for batch in batches:
+            add(batch)
+    return SET_FORMATS[format].files(f"part-{i:05}", shape_of_ids())
+
+
+def manifest_of(shards: list[OutputShard], sets: dict[str, list[SetPart]], file_bytes: int) -> Manifest:
+    """The manifest of a dataset with these files, by format; nothing in it leads back to text."""
+    parts = next(iter(sets.values()))
+    nothing: dict[str, Any] = {"split": None, "source": None, "epoch": None, "shared": []}
+    return Manifest(
         engine="benchmark",
-        tokenizer_digest=_NO_DIGEST,
-        params_digest=_NO_DIGEST,
+        tokenizer_digest=NO_DIGEST,
+        params_digest=NO_DIGEST,
         id_type="uint16",
         id_max=ID_MAX,
         end_of_document_id=None,
         special_tokens_in_text="as_text",
-        n_documents=sum(shard.n_documents for shard in shards),
-        n_tokens=sum(shard.n_tokens for shard in shards),
+        n_documents=sum(part.n_items for part in parts),
+        n_tokens=sum(part.n_tokens for part in parts),
         text_bytes=0,
         n_bad=0,
-        quarantine_sha256=_NO_DIGEST,
+        quarantine_sha256=NO_DIGEST,
         inputs=[],
         shards=shards,
-        files=Files(file_bytes=1 << 30, splits={}, split_group=None, shuffle=None, pack=None, pad_id=None),
-        sets=[
-            FileSet(format=name, split=None, source=None, epoch=None, parts=parts, shared=[])
-            for name, parts in sets.items()
-        ],
+        files=Files(file_bytes=file_bytes, splits={}, split_group=None, shuffle=None, pack=None, pad_id=None),
+        sets=[FileSet(format=name, parts=parts, **nothing) for name, parts in sets.items()],
     )
-    write_manifest(manifest, folder)
 
 
 def check(folder: Path, n_ids: int) -> None:
@@ -155,8 +153,8 @@ def check(folder: Path, n_ids: int) -> None:
     assert all(next(dataset, None) is None for dataset in datasets)
 
 
-def measure(folder: Path, format: str) -> list[tuple[str, int, float, float]]:
-    """What was read, how many items, in how many seconds, and seconds of the processor. Each file was read once before."""
+def measure(folder: Path, format: str) -> dict[str, Run]:
+    """The run of each way to read, with the number of its items as its result. Each file was read once before."""
     dataset = tokenmill.open(folder, format=format)
     sequences = dataset.sequences(LENGTH)
     n_at_random = AT_RANDOM if format != "parquet" else AT_RANDOM_IN_PARQUET
@@ -176,12 +174,7 @@ def measure(folder: Path, format: str) -> list[tuple[str, int, float, float]]:
     if format != "parquet":
         shuffled = sequences.shuffle(seed=0).shard(0, 1)
         tasks["sequences shuffled, shard"] = (len(sequences), lambda: _copy(shuffled))
-    found = []
-    for what, (n_items, task) in tasks.items():
-        start_s, start_cpu_s = time.perf_counter(), time.process_time()
-        task()
-        found.append((what, n_items, time.perf_counter() - start_s, time.process_time() - start_cpu_s))
-    return found
+    return {what: timed(task)._replace(result=n_items) for what, (n_items, task) in tasks.items()}
 
 
 def _copy(sequences: "TokenDataset | Iterator[np.ndarray]") -> None:
@@ -190,12 +183,13 @@ def _copy(sequences: "TokenDataset | Iterator[np.ndarray]") -> None:
         batch[:] = ids
 
 
-def _shape() -> Shape:
-    return Shape(ID_MAX, _NO_DIGEST, None, None, has_names=False)
+def shape_of_ids() -> Shape:
+    """What the formats are told of the ids."""
+    return Shape(ID_MAX, NO_DIGEST, None, None, has_names=False)
 
 
 def _file(folder: Path, name: str) -> TableFile:
-    return TableFile(name=name, n_bytes=(folder / name).stat().st_size, sha256=_NO_DIGEST)
+    return TableFile(name=name, n_bytes=(folder / name).stat().st_size, sha256=NO_DIGEST)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,11 @@ without work the server is measured above all. What a training job feels is its 
 all processes of the tool, and whether a pace is held. What this does not show: the time that a request takes on a network.
 """
 
-import argparse
-import json
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +24,16 @@ import pyarrow as pa
 
 import tokenmill
 from benchmarks import record
-from benchmarks.reader import ID_MAX
+from benchmarks.harness import Cell, in_turns, options, recording
+from benchmarks.process import ROOT, run_module
+from benchmarks.reader import ID_MAX, manifest_of, shape_of_ids, write_part
 from benchmarks.reader_remote_one import LENGTH
 from benchmarks.storage import s3_server
-from tokenmill.dataset.entries import Files, FileSet, SetPart, TableFile
-from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
+from tokenmill.dataset.entries import SetPart, TableFile
+from tokenmill.dataset.manifest import read_manifest, write_manifest
 from tokenmill.errors import ValidationError
 from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill_reader.formats.columns import schema_of
-from tokenmill_reader.formats.items import Shape
 from tokenmill_reader.regular_files import sha256_file
 
 PARTS = 1280
@@ -45,19 +43,15 @@ SHARE_OF_OTHERS = 12  # of the sequences, as they take long
 SECONDS_MAX = 300
 ORDERS = {"in order": 0, f"in blocks of {BLOCK} parts": BLOCK}
 
-_NO_DIGEST = "0" * 64
-
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.reader_remote", description=__doc__)
+    parser = options("reader_remote", __doc__, runs=3)
     parser.add_argument("--documents", type=int, default=190, help="of 4 kB of ids, in each of the 1,280 parts")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--interop", type=Path, default=record.ROOT / ".interop-venv", help="of the other tools")
-    record.add_option(parser)
+    parser.add_argument("--interop", type=Path, default=ROOT / ".interop-venv", help="of the other tools")
     asked = parser.parse_args()
-    section = record.begin("reader_remote", ("obstore", "pyarrow", "numpy"), asked)
-    with tempfile.TemporaryDirectory(prefix="bench-remote-") as name, s3_server(Path(name) / "server"):
-        folder, bucket = Path(name), Path(name) / "server/bucket"
+    packages = ("obstore", "pyarrow", "numpy")
+    with recording("reader_remote", packages, asked) as measured, s3_server(measured.folder / "server"):
+        folder, bucket = measured.folder, measured.folder / "server/bucket"
         write_dataset(folder / "tokens", asked.documents)
         digest = read_manifest(folder / "tokens").digest[:16]
         shutil.move(folder / "tokens/mds", bucket / "mds")
@@ -71,50 +65,66 @@ def main() -> None:
             "litdata": ("litdata", "s3://bucket/litdata", str(folder / "cache")),
         }
         damaged = check_damage(folder, bucket / digest / "tokens", n_bytes // 10)
-        section["cells"].append({"name": "a damaged part", "format": "arrow", **damaged})
+        measured.cells.append({"name": "a damaged part", "format": "arrow", **damaged})
         print(f"a damaged part of {PARTS:,}: {damaged}", flush=True)
-        cells: dict[tuple[str, ...], dict[str, Any]] = {}
-        for _ in range(asked.runs):
-            for order, block in ORDERS.items():
-                for pace in (0, *PACES):
-                    for who, (tool, place, cache) in places.items():
-                        python = str(asked.interop / "bin/python") if tool != "tokenmill" else sys.executable
-                        if not Path(python).exists() or (pace and tool != "tokenmill"):
-                            continue
-                        share = 4 if pace else 1 if tool == "tokenmill" else SHARE_OF_OTHERS
-                        n_max = PARTS * asked.documents // share
-                        given = [tool, place, cache, f"{n_bytes // 10}", f"{block}", f"{pace}", f"{n_max}"]
-                        sent = _sent_by_server()
-                        said = _said_by([python, str(record.ROOT / "benchmarks/reader_remote_one.py"), *given])
-                        sent = _sent_by_server() - sent
-                        shutil.rmtree(folder / "cache", ignore_errors=True)
-                        what = f"sequences {order}" + (f", at a pace of {pace} MB/s" if pace else "")
-                        cell = cells.setdefault((what, who), {"name": what, "tool": who, "n_items": n_max})
-                        if said is None:
-                            cell["failed"] = f"it ended with an error, or took more than {SECONDS_MAX} s"
-                            print(f"{what:52}{who:18} {cell['failed']}", flush=True)
-                            continue
-                        found = json.loads(said.splitlines()[-1])
-                        if share == 1:
-                            cell.setdefault("sum", found["sum"])
-                        for runs, name in (("runs_s", "s"), ("runs_cpu_s", "cpu_s"), ("runs_own_cpu_s", "own_cpu_s")):
-                            cell.setdefault(runs, []).extend(record.seconds([found[name]]))
-                        cell.setdefault("fetched", []).append(round(sent / found["n_items"] / LENGTH / 2, 3))
-                        mb = found["n_items"] * LENGTH * 2 / 1e6
-                        print(
-                            f"{what:52}{who:18}{found['s']:8.2f} s {mb / found['s']:8,.0f} MB/s"
-                            f"  ms of processor a MB: own {1e3 * found['own_cpu_s'] / mb:6.2f}, "
-                            f"all {1e3 * found['cpu_s'] / mb:6.2f}; fetched {cell['fetched'][-1]:.3f}",
-                            flush=True,
-                        )
-        for (what, who), cell in cells.items():
-            if (total := cell.pop("sum", None)) is None:
-                continue
-            is_same = total == cells[what, "tokenmill, local"].get("sum", total)
-            cell["answer"] = "same" if is_same else "other"
-            assert who != "tokenmill" or is_same, f"{what}: other ids than the local ones"
-        section["cells"] += cells.values()
-    record.keep(section, asked.record)
+        for order, block in ORDERS.items():
+            for pace in (0, *PACES):
+                what = f"sequences {order}" + (f", at a pace of {pace} MB/s" if pace else "")
+                ways = {}
+                for who, (tool, *place) in places.items():
+                    python = asked.interop / "bin/python" if tool != "tokenmill" else Path(sys.executable)
+                    if not python.exists() or (pace and tool != "tokenmill"):
+                        continue
+                    share = 4 if pace else 1 if tool == "tokenmill" else SHARE_OF_OTHERS
+                    given = [tool, *place, n_bytes // 10, block, pace, PARTS * asked.documents // share]
+                    ways[who] = partial(_read, f"{what:52}{who:18}", python, given)
+                cells = [_cell(what, who, results) for who, results in in_turns(ways, asked.runs).items()]
+                _compare(cells, n_all=PARTS * asked.documents)
+                measured.cells.extend(cells)
+
+
+def _read(what: str, python: Path, given: list[Any]) -> dict[str, Any]:
+    """What the process of a tool says, with the share of the ids' bytes that the server sent for it; printed, too."""
+    sent = _sent_by_server()
+    result = run_module("benchmarks.reader_remote_one", *given, python=python, seconds_max=SECONDS_MAX)
+    sent = _sent_by_server() - sent
+    shutil.rmtree(given[2] or "no-cache", ignore_errors=True)
+    if "failed" in result:
+        print(f"{what} {result['failed']}", flush=True)
+        return result | {"n_max": given[-1]}
+    mb = result["n_items"] * LENGTH * 2 / 1e6
+    fetched = round(sent / 1e6 / mb, 3)
+    print(
+        f"{what}{result['s']:8.2f} s {mb / result['s']:8,.0f} MB/s"
+        f"  ms of processor a MB: own {1e3 * result['own_cpu_s'] / mb:6.2f}, "
+        f"all {1e3 * result['cpu_s'] / mb:6.2f}; fetched {fetched:.3f}",
+        flush=True,
+    )
+    return result | {"fetched": fetched, "n_max": given[-1]}
+
+
+def _cell(what: str, who: str, results: list[dict[str, Any]]) -> Cell:
+    cell: Cell = {"name": what, "tool": who, "n_items": results[0]["n_max"]}
+    failed = [result["failed"] for result in results if "failed" in result]
+    if failed:
+        cell["failed"] = failed[0]
+    read = [result for result in results if "failed" not in result]
+    if read:
+        for key in ("s", "cpu_s", "own_cpu_s"):
+            cell[f"runs_{key}"] = record.seconds(result[key] for result in read)
+        cell["fetched"] = [result["fetched"] for result in read]
+        cell["sum"] = read[0]["sum"]
+    return cell
+
+
+def _compare(cells: list[Cell], n_all: int) -> None:
+    """Puts the answer of each tool that read all sequences in the place of their sum; the first cell is of local files."""
+    expected = cells[0].get("sum")
+    for cell in cells:
+        total = cell.pop("sum", None)
+        if total is not None and cell["n_items"] == n_all:
+            cell["answer"] = "same" if total == expected else "other"
+            assert cell["tool"] != "tokenmill" or total == expected, f"{cell['name']}: other ids than the local ones"
 
 
 def check_damage(folder: Path, stored: Path, cache_bytes: int) -> dict[str, int]:
@@ -142,14 +152,6 @@ def check_damage(folder: Path, stored: Path, cache_bytes: int) -> dict[str, int]
     return {"n_items": len(here), "n_wrong": n_wrong, "n_refused": n_refused}
 
 
-def _said_by(command: list[str]) -> str | None:
-    """What a command prints; None if it ends with an error or takes too long."""
-    try:
-        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=SECONDS_MAX).stdout
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
-        return None
-
-
 def _sent_by_server() -> int:
     """How many bytes the server has sent."""
     for path in Path("/proc").glob("[0-9]*"):
@@ -164,7 +166,7 @@ def _sent_by_server() -> int:
 
 def batches_of(n_documents: int) -> Iterator[pa.RecordBatch]:
     """The documents of each part."""
-    form = schema_of(_shape())
+    form = schema_of(shape_of_ids())
     offsets = np.arange(0, n_documents * LENGTH + 1, LENGTH).astype(np.int32)
     for part in range(PARTS):
         ids = np.random.default_rng(part).integers(0, ID_MAX + 1, offsets[-1], dtype=np.uint16)
@@ -178,39 +180,15 @@ def write_dataset(folder: Path, n_documents: int) -> None:
     parts = []
     for i, batch in enumerate(batches_of(n_documents)):
         for name in ("arrow", "mds", "litdata"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
-            with SET_FORMATS[name].write(folder / name, f"part-{i:05}", _shape()) as add:
-                add(batch)
+            write_part(folder / name, name, i, [batch])
         path = folder / f"arrow/part-{i:05}.arrow"
         file = TableFile(name=f"arrow/{path.name}", n_bytes=path.stat().st_size, sha256=sha256_file(path))
         parts.append(SetPart(files=[file], n_items=n_documents, n_tokens=n_documents * LENGTH))
     for name in ("mds", "litdata"):
         finish = SET_FORMATS[name].finish
         assert finish is not None
-        finish(folder / name, [f"part-{i:05}" for i in range(PARTS)], _shape())
-    manifest = Manifest(
-        engine="benchmark",
-        tokenizer_digest=_NO_DIGEST,
-        params_digest=_NO_DIGEST,
-        id_type="uint16",
-        id_max=ID_MAX,
-        end_of_document_id=None,
-        special_tokens_in_text="as_text",
-        n_documents=n_documents * PARTS,
-        n_tokens=n_documents * PARTS * LENGTH,
-        text_bytes=0,
-        n_bad=0,
-        quarantine_sha256=_NO_DIGEST,
-        inputs=[],
-        shards=[],
-        files=Files(file_bytes=1 << 20, splits={}, split_group=None, shuffle=None, pack=None, pad_id=None),
-        sets=[FileSet(format="arrow", split=None, source=None, epoch=None, parts=parts, shared=[])],
-    )
-    write_manifest(manifest, folder)
-
-
-def _shape() -> Shape:
-    return Shape(ID_MAX, _NO_DIGEST, None, None, has_names=False)
+        finish(folder / name, [f"part-{i:05}" for i in range(PARTS)], shape_of_ids())
+    write_manifest(manifest_of([], {"arrow": parts}, 1 << 20), folder)
 
 
 if __name__ == "__main__":
