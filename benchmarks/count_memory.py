@@ -9,10 +9,6 @@ does not show: other splits, other lengths of words, and the speed of a disk (th
 import argparse
 import json
 import math
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks import record
-from benchmarks.process import peak_mb
+from benchmarks.harness import options, recording
+from benchmarks.process import module_result, peak_mb, timed
 
 LETTERS = np.frombuffer(b"etaoinshrdlcumwf", np.uint8)
 DIGITS_MAX = 7  # base 16: 28 bits
@@ -130,68 +127,57 @@ def count(path: Path, to: Path, memory_mb_max: int, threads: int) -> None:
     """What the process of its own does: prints one line of JSON."""
     from tokenmill import Counter
 
-    start_s = time.perf_counter()
     counter = Counter("gpt2", memory_mb_max, threads, to.parent)
-    with path.open("rb") as file:
-        while lines := file.readlines(8 << 20):
-            counter.update(pa.array(lines, pa.binary()))
-    counted_s = time.perf_counter()
+
+    def update() -> None:
+        with path.open("rb") as file:
+            while lines := file.readlines(8 << 20):
+                counter.update(pa.array(lines, pa.binary()))
+
+    counting_s = timed(update).seconds
     n_runs = counter.n_runs
-    counter.finish_to(to)
-    peak = peak_mb()
-    seconds = {"counting_s": counted_s - start_s, "merging_s": time.perf_counter() - counted_s}
-    print(json.dumps({**seconds, "runs": n_runs, "peak_mb": peak}))
+    merging_s = timed(lambda: counter.finish_to(to)).seconds
+    print(json.dumps({"counting_s": counting_s, "merging_s": merging_s, "runs": n_runs, "peak_mb": peak_mb()}))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options("count_memory", __doc__)
     parser.add_argument("--text-mb", type=int, default=2000)
     parser.add_argument("--words", type=int, default=30_000_000)
     parser.add_argument("--memory-mb-max", type=int, nargs="+", default=[512, 384])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--directory", type=Path, help="where there is room for the text and the runs")
     parser.add_argument("--count", type=Path, nargs=2, help=argparse.SUPPRESS)
-    record.add_option(parser)
     asked = parser.parse_args()
     if asked.count:
         count(*asked.count, asked.memory_mb_max[0], asked.threads)
         return
-    section = record.begin("count", ("pyarrow",), asked)
     corpus = Corpus(asked.words, asked.text_mb * 1_000_000)
-    with tempfile.TemporaryDirectory(prefix="bench-count-", dir=asked.directory) as directory:
-        text = Path(directory) / "text"
+    with recording("count", ("pyarrow",), asked) as measured:
+        text, to = measured.folder / "text", measured.folder / "counts.parquet"
         with text.open("wb") as file:
-            for piece in corpus.pieces():
-                file.write(piece)
+            file.writelines(corpus.pieces())
         n_bytes = text.stat().st_size
-        text_mb = n_bytes / 1e6
         print(
-            f"{text_mb:,.0f} MB, {corpus.n_occurrences:,} words, {corpus.n_words:,} distinct, {asked.threads} thread(s)"
+            f"{n_bytes / 1e6:,.0f} MB, {corpus.n_occurrences:,} words, {corpus.n_words:,} distinct, {asked.threads} thread(s)"
         )
         print(
             f"{'memory_mb_max':>14} {' peak MB':>9} {'runs':>5} {'counting s':>11} {'merging s':>10} {'MB/s':>6}  counts"
         )
         for memory_mb_max in asked.memory_mb_max:
-            to = Path(directory) / "counts.parquet"
-            command = [sys.executable, "-m", "benchmarks.count_memory", "--count", str(text), str(to)]
-            command += ["--memory-mb-max", str(memory_mb_max), "--threads", str(asked.threads)]
-            done = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            limits = ("--memory-mb-max", memory_mb_max, "--threads", asked.threads)
+            done = module_result("benchmarks.count_memory", "--count", text, to, *limits)
             corpus.check(to)
             seconds = done["counting_s"] + done["merging_s"]
             print(
                 f"{memory_mb_max:>14} {done['peak_mb']:>9.0f} {done['runs']:>5} {done['counting_s']:>11.1f} "
-                f"{done['merging_s']:>10.1f} {text_mb / seconds:>6.1f}  all right",
+                f"{done['merging_s']:>10.1f} {n_bytes / 1e6 / seconds:>6.1f}  all right",
                 flush=True,
             )
-            cell = {
-                "text_bytes": n_bytes,
-                "distinct": corpus.n_words,
-                "memory_mb_max": memory_mb_max,
-                "cores": asked.threads,
-            }
-            cell |= {"answer": "same", "spilled_runs": done["runs"], "runs_s": record.seconds([seconds])}
-            section["cells"].append(cell | {"runs_peak_mb": [round(done["peak_mb"], 1)]})
-    record.keep(section, asked.record)
+            cell = {"text_bytes": n_bytes, "distinct": corpus.n_words, "memory_mb_max": memory_mb_max}
+            cell |= {"cores": asked.threads, "answer": "same", "spilled_runs": done["runs"]}
+            cell |= {"runs_s": record.seconds([seconds]), "runs_peak_mb": [round(done["peak_mb"], 1)]}
+            measured.cells.append(cell)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,9 @@ it has met nearly all of it late in a long build. What is read and decoded is co
 What this does not show: the disk (all is in the page cache), and reading in several threads, which polars does.
 """
 
-import argparse
 import hashlib
 import io
 import json
-import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,6 +22,8 @@ import pyarrow.parquet as pq
 
 from benchmarks import record
 from benchmarks.corpus import documents
+from benchmarks.harness import bytes_of, options, recording
+from benchmarks.process import timed
 from tokenmill import _core, train_vocab
 from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import Batch, Shard, find_shards, read_batches
@@ -40,33 +39,27 @@ _N_RUNS = 5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.encode_task", description=__doc__)
-    record.add_option(parser)
-    asked = parser.parse_args()
-    section = record.begin("task", ("pyarrow", "polars", "orjson", "msgspec"), asked)
-    texts = documents(_TEXT_BYTES)
-    n_bytes = sum(len(text.encode()) for text in texts)
-    n_mb = n_bytes / 1e6
-    print(f"{len(texts):,} documents, {n_mb:.1f} MB of text")
+    asked = options("encode_task", __doc__).parse_args()
+    with recording("task", ("pyarrow", "polars", "orjson", "msgspec"), asked) as measured:
+        texts = documents(_TEXT_BYTES)
+        n_bytes = bytes_of(texts)
+        print(f"{len(texts):,} documents, {n_bytes / 1e6:.1f} MB of text")
 
-    def show(what: str, work: Callable[[], T]) -> T:
-        seconds = []
-        for _ in range(_N_RUNS):
-            start_s = time.process_time()
-            done = work()
-            seconds.append(time.process_time() - start_s)
-        print(f"  {what:<32} {n_mb / min(seconds):7.0f} MB/s", flush=True)
-        runs_mb_per_s = record.mb_per_s(n_bytes, seconds)
-        cell = {"step": what, "text_bytes": n_bytes, "cores": 1, "runs_cpu_s": record.seconds(seconds)}
-        section["cells"].append(cell | {"runs_mb_per_s": runs_mb_per_s})
-        return done
+        def show(what: str, work: Callable[[], T]) -> T:
+            cpu_s: list[float] = []
+            for _ in range(_N_RUNS):
+                _, run_cpu_s, done = timed(work)
+                cpu_s.append(run_cpu_s)
+            print(f"  {what:<32} {n_bytes / 1e6 / min(cpu_s):7.0f} MB/s", flush=True)
+            cell = {"step": what, "text_bytes": n_bytes, "cores": 1, "runs_cpu_s": record.seconds(cpu_s)}
+            measured.cells.append(cell | {"runs_mb_per_s": record.mb_per_s(n_bytes, cpu_s)})
+            return done
 
-    counter = Counter("gpt2")
-    counter.update(texts)
-    tokenizer = train_vocab(counter, _VOCAB_SIZE, "gpt2")
-    shape = schema(id_type(tokenizer.id_max), has_names=True)
-    with tempfile.TemporaryDirectory(prefix="bench-task-") as name:
-        folder = Path(name)
+        counter = Counter("gpt2")
+        counter.update(texts)
+        tokenizer = train_vocab(counter, _VOCAB_SIZE, "gpt2")
+        shape = schema(id_type(tokenizer.id_max), has_names=True)
+        folder = measured.folder
         lines = _write_shards(texts, folder)
         for file in sorted(folder.iterdir()):
             [shard] = find_shards(folder, file.name)
@@ -79,20 +72,19 @@ def main() -> None:
         show("write", lambda: _write(output, shape, tables))
         assert sum(len(one) for one in read_tokens(output)) == len(texts)
         show("digest", lambda: hashlib.sha256(output.read_bytes()).digest())
-    decode = msgspec.json.Decoder(msgspec.defstruct("Document", [("id", str), ("text", str)], gc=False)).decode
-    in_one_thread = pa.json.ReadOptions(use_threads=False, block_size=1 << 24)
-    readers: dict[str, Callable[[], pa.Array]] = {
-        "the core, as the build": lambda: _core.json_lines(lines, "text", "id")[0],
-        "msgspec": lambda: _array([decode(line).text for line in lines.splitlines()]),
-        "orjson": lambda: _array([orjson.loads(line)["text"] for line in lines.splitlines()]),
-        "json": lambda: _array([json.loads(line)["text"] for line in lines.splitlines()]),
-        "pyarrow": lambda: pa.json.read_json(io.BytesIO(lines), read_options=in_one_thread)["text"],
-        "polars": lambda: pl.read_ndjson(lines)["text"].to_arrow(),
-    }
-    for reader, work in readers.items():
-        assert work().to_pylist() == texts, f"{reader} reads other texts"
-        show(f"JSON lines: {reader}", work)
-    record.keep(section, asked.record)
+        decode = msgspec.json.Decoder(msgspec.defstruct("Document", [("id", str), ("text", str)], gc=False)).decode
+        in_one_thread = pa.json.ReadOptions(use_threads=False, block_size=1 << 24)
+        readers: dict[str, Callable[[], pa.Array]] = {
+            "the core, as the build": lambda: _core.json_lines(lines, "text", "id")[0],
+            "msgspec": lambda: _array([decode(line).text for line in lines.splitlines()]),
+            "orjson": lambda: _array([orjson.loads(line)["text"] for line in lines.splitlines()]),
+            "json": lambda: _array([json.loads(line)["text"] for line in lines.splitlines()]),
+            "pyarrow": lambda: pa.json.read_json(io.BytesIO(lines), read_options=in_one_thread)["text"],
+            "polars": lambda: pl.read_ndjson(lines)["text"].to_arrow(),
+        }
+        for reader, work in readers.items():
+            assert work().to_pylist() == texts, f"{reader} reads other texts"
+            show(f"JSON lines: {reader}", work)
 
 
 def _read(shard: Shard) -> list[Batch]:

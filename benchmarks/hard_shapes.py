@@ -6,11 +6,10 @@ one of 20 kB with that of `tokenizers`. Then, with each named split pattern and 
 character again and again, for one of each class that the patterns tell apart. What this does not show: text of several words.
 """
 
-import argparse
 import json
 import random
 import tempfile
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,8 @@ import tokenizers
 
 from benchmarks import record
 from benchmarks.corpus import documents
+from benchmarks.harness import Cell, options, recording
+from benchmarks.process import timed
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.pretokenizers.json_steps import pre_tokenizer_of
 from tokenmill.pretokenizers.patterns import names, steps_of
@@ -31,12 +32,16 @@ CLASSES = ["a", "A", "é", "中", "ǅ", "\u0301", "1", "٣", "!", "😀", " ", "
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.hard_shapes", description=__doc__)
-    record.add_option(parser)
-    asked = parser.parse_args()
-    section = record.begin("hard", ("tokenizers",), asked)
-    shapes = {name: shape[: LONG_BYTES // len(shape[0].encode())] for name, shape in _shapes().items()}
-    document = _document(shapes)
+    asked = options("hard_shapes", __doc__).parse_args()
+    with recording("hard", ("tokenizers",), asked) as measured:
+        shapes = {name: shape[: LONG_BYTES // len(shape[0].encode())] for name, shape in _shapes().items()}
+        document = _document(shapes)
+        measured.cells.extend(_of_shapes(shapes, document))
+        print()
+        measured.cells.extend(_of_patterns(document))
+
+
+def _of_shapes(shapes: dict[str, str], document: dict[str, Any]) -> Iterator[Cell]:
     tokenizer, judge = _loaded(document, None)
     print(f"{'shape':<20} {'20 kB':>10} {'2 MB':>10} {'per byte':>9}   lowest of {RUNS}, one core")
     for name, text in shapes.items():
@@ -46,46 +51,32 @@ def main() -> None:
         again = 8  # calls a measurement of the short text
         runs_short_s = [_measure(tokenizer, [short] * again) / again for _ in range(RUNS)]
         runs_long_s = [_measure(tokenizer, [text]) for _ in range(RUNS)]
+        yield {"shape": name} | _cell(len(short.encode()), runs_short_s)
+        yield {"shape": name} | _cell(len(text.encode()), runs_long_s)
         short_s, long_s = min(runs_short_s), min(runs_long_s)
-        section["cells"] += [
-            {
-                "shape": name,
-                "text_bytes": len(one.encode()),
-                "cores": 1,
-                "answer": "same",
-                "runs_cpu_s": record.seconds(runs),
-            }
-            for one, runs in ((short, runs_short_s), (text, runs_long_s))
-        ]
         ratio = (long_s / len(text.encode())) / (short_s / len(short.encode()))
         print(f"{name:<20} {1000 * short_s:7.2f} ms {1000 * long_s:7.1f} ms {ratio:7.2f} ×")
 
-    print()
-    print(
-        f"{'pattern':<20} {'4 MB':>10} {'16 MB':>10} {'ratio':>9}   the highest of {len(CLASSES)} classes, lowest of {CLASS_RUNS}"
-    )
+
+def _of_patterns(document: dict[str, Any]) -> Iterator[Cell]:
+    how = f"the highest of {len(CLASSES)} classes, lowest of {CLASS_RUNS}"
+    print(f"{'pattern':<20} {'4 MB':>10} {'16 MB':>10} {'ratio':>9}   {how}")
     for name in names():
         tokenizer, judge = _loaded(document, name)
         for one in CLASSES:
             short = one * (SHORT_BYTES // len(one.encode()))
             assert tokenizer.encode(short) == judge.encode(short).ids, (name, ascii(one))
         seconds = {one: [_of_class(tokenizer, one, n_bytes) for n_bytes in CLASS_BYTES] for one in CLASSES}
-        section["cells"] += [
-            {
-                "pattern": name,
-                "character": ascii(one),
-                "text_bytes": n_bytes,
-                "cores": 1,
-                "answer": "same",
-                "runs_cpu_s": record.seconds(runs),
-            }
-            for one, pair in seconds.items()
-            for n_bytes, runs in zip(CLASS_BYTES, pair, strict=True)
-        ]
+        for one, pair in seconds.items():
+            for n_bytes, runs_s in zip(CLASS_BYTES, pair, strict=True):
+                yield {"pattern": name, "character": ascii(one)} | _cell(n_bytes, runs_s)
         one = max(seconds, key=lambda one: min(seconds[one][1]) / min(seconds[one][0]))
         short_s, long_s = map(min, seconds[one])
         print(f"{name:<20} {1000 * short_s:7.1f} ms {1000 * long_s:7.1f} ms {long_s / short_s:7.2f} ×   {one!a}")
-    record.keep(section, asked.record)
+
+
+def _cell(n_bytes: int, runs_s: list[float]) -> Cell:
+    return {"text_bytes": n_bytes, "cores": 1, "answer": "same", "runs_cpu_s": record.seconds(runs_s)}
 
 
 def _of_class(tokenizer: Tokenizer, one: str, n_bytes: int) -> list[float]:
@@ -96,9 +87,7 @@ def _of_class(tokenizer: Tokenizer, one: str, n_bytes: int) -> list[float]:
 
 def _measure(tokenizer: Tokenizer, texts: list[str]) -> float:
     array = pa.array(texts, pa.large_string())
-    start_s = time.process_time()
-    tokenizer.encode_batch(array, threads=1)
-    return time.process_time() - start_s
+    return timed(lambda: tokenizer.encode_batch(array, threads=1)).cpu_s
 
 
 def _shapes() -> dict[str, str]:

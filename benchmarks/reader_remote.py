@@ -88,7 +88,8 @@ def _read(what: str, python: Path, given: list[Any]) -> dict[str, Any]:
     sent = _sent_by_server()
     result = run_module("benchmarks.reader_remote_one", *given, python=python, seconds_max=SECONDS_MAX)
     sent = _sent_by_server() - sent
-    shutil.rmtree(given[2] or "no-cache", ignore_errors=True)
+    if cache := given[2]:
+        shutil.rmtree(cache, ignore_errors=True)
     if "failed" in result:
         print(f"{what} {result['failed']}", flush=True)
         return result | {"n_max": given[-1]}

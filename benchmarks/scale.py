@@ -12,17 +12,18 @@ import hashlib
 import heapq
 import json
 import resource
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks import record
 from benchmarks.corpus import documents
-from benchmarks.process import peak_mb
+from benchmarks.harness import bytes_of, options
+from benchmarks.process import module_result, peak_mb, timed
 from tokenmill import Counter, train_vocab
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.shards import Shard, ShardRange
@@ -75,44 +76,22 @@ class InventedDigests:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options("scale", __doc__)
     parser.add_argument("--only", choices=SCENARIOS, nargs="+", default=list(SCENARIOS), help="these corpora")
     parser.add_argument("--one", choices=SCENARIOS, help=argparse.SUPPRESS)
-    record.add_option(parser)
     asked = parser.parse_args()
     if asked.one:
-        found: dict[str, Any] = {}
-        try:
-            planned(asked.one, found)
-        except MemoryError:
-            found["out_of_memory_after"] = [key for key in found if key.endswith("_peak_mb")][-1][: -len("_peak_mb")]
-        print(json.dumps(found))
+        print_planned(asked.one)
         return
     section = record.begin("scale", ("dvc", "pydantic", "msgspec"), asked)
     speed = speeds()
     print(json.dumps({"mb_per_s": speed}))
     for name in asked.only:
         n_files, n_bytes, machines, cores = SCENARIOS[name]
-        command = [sys.executable, "-m", "benchmarks.scale", "--one", name]
-        found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
-        for one in ("core", "machine"):
-            batches = found.pop(f"batches_of_one_{one}", None)
-            if batches is None:  # one machine, or no memory left
-                continue
-            found[f"n_batches_of_one_{one}"] = len(batches)
-            for stage, mb_per_s in speed.items():
-                in_s = [[n / 1e6 / mb_per_s for n in batch] for batch in batches]
-                if one == "core":
-                    found[f"{stage}_of_one_core_computed"] = makespan_s(
-                        [sum(batch) for batch in in_s], machines * cores
-                    )
-                    found[f"{stage}_of_units_computed"] = makespan_s(
-                        [n for batch in in_s for n in batch], machines * cores
-                    )
-                else:
-                    found[f"{stage}_of_one_machine_computed"] = makespan_s(
-                        [makespan_s(b, cores) for b in in_s], machines
-                    )
+        found = module_result("benchmarks.scale", "--one", name)
+        found |= stages_s(
+            found.pop("batches_of_one_core", None), found.pop("batches_of_one_machine", None), speed, name
+        )
         found = {key: value if isinstance(value, str) else round(value, 2) for key, value in found.items()}
         measured = [key for key in found if key.endswith(STEPS_END)]
         runs = {f"runs_{key}": [found[key]] for key in measured}
@@ -121,7 +100,42 @@ def main() -> None:
         cell |= {key: value for key, value in found.items() if key not in measured}
         section["cells"].append(cell | runs)
         print(json.dumps({name: found}), flush=True)
-        record.keep(section, asked.record)
+        record.keep(section, asked.record)  # the next corpus may not fit in memory
+
+
+Batches = list[list[int]]
+
+
+def stages_s(
+    of_core: Batches | None, of_machine: Batches | None, speed: dict[str, float], name: str
+) -> dict[str, float]:
+    """The seconds of each stage by a list schedule, from the bytes of the units in batches for one core and for one machine. None
+    where there is one machine, or no memory was left."""
+    _, _, machines, cores = SCENARIOS[name]
+    computed: dict[str, float] = {}
+    for batches, one in ((of_core, "core"), (of_machine, "machine")):
+        if batches is None:
+            continue
+        computed[f"n_batches_of_one_{one}"] = len(batches)
+        for stage, mb_per_s in speed.items():
+            in_s = [[n / 1e6 / mb_per_s for n in batch] for batch in batches]
+            if one == "core":
+                computed[f"{stage}_of_one_core_computed"] = makespan_s(map(sum, in_s), machines * cores)
+                computed[f"{stage}_of_units_computed"] = makespan_s(chain.from_iterable(in_s), machines * cores)
+            else:
+                of_batches = [makespan_s(batch, cores) for batch in in_s]
+                computed[f"{stage}_of_one_machine_computed"] = makespan_s(of_batches, machines)
+    return computed
+
+
+def print_planned(name: str) -> None:
+    """Prints one line of JSON: what the process of its own measured, up to the end of its memory."""
+    found: dict[str, Any] = {}
+    try:
+        planned(name, found)
+    except MemoryError:
+        found["out_of_memory_after"] = [key for key in found if key.endswith("_peak_mb")][-1][: -len("_peak_mb")]
+    print(json.dumps(found))
 
 
 def planned(name: str, found: dict[str, Any]) -> None:
@@ -137,11 +151,7 @@ def planned(name: str, found: dict[str, Any]) -> None:
         nonlocal start_s
         found[f"{what}_s"] = time.perf_counter() - start_s
         found[f"{what}_peak_mb"] = peak_mb()
-        print(
-            f"{name}: {what}: {found[f'{what}_s']:.1f} s, {found[f'{what}_peak_mb']:,.0f} MB",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(f"{name}: {what}: {found[f'{what}_s']:.1f} s, {found[f'{what}_peak_mb']:,.0f} MB", file=sys.stderr)
         gc.collect()
         start_s = time.perf_counter()
 
@@ -177,6 +187,22 @@ def planned(name: str, found: dict[str, Any]) -> None:
 
 def manifest_of(shards: Sequence[Shard], units: Sequence[Unit], keys: Sequence[str]) -> Manifest:
     """A manifest of these units, as large as a real one."""
+    numbers = {"n_documents": 10_000, "n_tokens": 10_000_000, "text_bytes": 50_000_000}
+    outputs = []
+    for unit, key in zip(units, keys, strict=True):
+        digest = invented(unit.output)
+        rows = [
+            InputRows(
+                name=piece.shard.name,
+                first_row=piece.first_row,
+                first_line=piece.first_line,
+                n_documents=10_000,
+                n_bad=0,
+            )
+            for piece in unit.pieces
+        ]
+        file = {"name": unit.output, "unit": key, "n_bytes": unit.n_bytes, "sha256": digest, "tokens_sha256": digest}
+        outputs.append(OutputShard(**file, **numbers, rows=rows))
     return Manifest(
         engine="0.2.0",
         tokenizer_digest=invented("tokenizer"),
@@ -185,36 +211,12 @@ def manifest_of(shards: Sequence[Shard], units: Sequence[Unit], keys: Sequence[s
         id_max=32767,
         end_of_document_id=0,
         special_tokens_in_text="as_text",
-        n_documents=len(units) * 10_000,
-        n_tokens=len(units) * 10_000_000,
-        text_bytes=len(units) * 50_000_000,
+        **{key: len(units) * n for key, n in numbers.items()},
         n_bad=0,
         quarantine_sha256=invented("quarantine"),
         source=ReadingEntry(text_column="text", id_column="id", text_separator=None),
         inputs=[InputShard(name=one.name, n_bytes=one.n_bytes, sha256=invented(one.name)) for one in shards],
-        shards=[
-            OutputShard(
-                name=unit.output,
-                unit=key,
-                n_bytes=unit.n_bytes,
-                sha256=invented(unit.output),
-                n_documents=10_000,
-                n_tokens=10_000_000,
-                text_bytes=50_000_000,
-                rows=[
-                    InputRows(
-                        name=piece.shard.name,
-                        first_row=piece.first_row,
-                        first_line=piece.first_line,
-                        n_documents=10_000,
-                        n_bad=0,
-                    )
-                    for piece in unit.pieces
-                ],
-                tokens_sha256=invented(unit.output),
-            )
-            for unit, key in zip(units, keys, strict=True)
-        ],
+        shards=outputs,
     )
 
 
@@ -229,7 +231,7 @@ def dvc_folder_bytes(units: Sequence[Unit]) -> int:
     return len(tree.as_bytes())
 
 
-def makespan_s(seconds: Sequence[float], workers: int) -> float:
+def makespan_s(seconds: Iterable[float], workers: int) -> float:
     """When the last task ends, if each worker takes the next task of the list as soon as it is free."""
     free = [0.0] * workers
     for one in seconds:
@@ -240,18 +242,17 @@ def makespan_s(seconds: Sequence[float], workers: int) -> float:
 def speeds() -> dict[str, float]:
     """MB of text a second of processor time, of counting and encoding with one thread."""
     texts = documents(TEXT_BYTES)
-    n_mb = sum(len(text.encode()) for text in texts) / 1e6
-    counter = Counter("gpt2", 1024, threads=1)
-    start_s = time.process_time()
-    counter.update(texts)
-    counts = counter.finish()
-    count_s = time.process_time() - start_s
-    tokenizer = train_vocab(
-        counts, vocab_size=32768, pattern="gpt2", special_tokens=["<|endoftext|>"], pair_count_min=2
-    )
-    start_s = time.process_time()
-    tokenizer.encode_batch(texts, threads=1)
-    return {"count": n_mb / count_s, "encode": n_mb / (time.process_time() - start_s)}
+    n_mb = bytes_of(texts) / 1e6
+
+    def count() -> Any:
+        counter = Counter("gpt2", 1024, threads=1)
+        counter.update(texts)
+        return counter.finish()
+
+    counting = timed(count)
+    tokenizer = train_vocab(counting.result, 32768, "gpt2", ["<|endoftext|>"], pair_count_min=2)
+    encoding = timed(lambda: tokenizer.encode_batch(texts, threads=1))
+    return {"count": n_mb / counting.cpu_s, "encode": n_mb / encoding.cpu_s}
 
 
 def invented(text: str) -> str:

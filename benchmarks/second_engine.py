@@ -7,10 +7,9 @@ loading. It writes no record.
 """
 
 import argparse
-import os
 import tempfile
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,8 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 from benchmarks.corpus import documents
+from benchmarks.harness import in_turns
+from benchmarks.process import bind, timed
 from tokenmill import Tokenizer
 
 _VOCAB_SIZE = 8000
@@ -60,8 +61,7 @@ def main() -> None:
     parser.add_argument("--text-mb", type=float, default=3)
     parser.add_argument("--turns", type=int, default=5)
     asked = parser.parse_args()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    bind(1)
     texts = documents(int(asked.text_mb * 1e6))
     print(f"{sum(map(len, texts)) / 1e6:.1f} million characters in {len(texts):,} documents; seconds of the processor")
     for model, normalizer, has_added in _SHAPES:
@@ -107,14 +107,13 @@ def _measured(own: Tokenizer, peer: Any, texts: list[str], n_turns: int) -> tupl
     assert own.encode_batch(batch, threads=1, special="allow").to_pylist() == ways["peer"]()
     peer.encode_special_tokens = True
     assert ways["own"]().to_pylist() == ways["peer"]()
-    seconds: dict[str, list[float]] = {way: [] for way in ways}
-    for i in range(n_turns):
-        for way in ways if i % 2 else reversed(ways):
-            start_s = time.process_time()
-            found = ways[way]()
-            seconds[way].append(time.process_time() - start_s)
-            del found
-    return min(seconds["own"]), min(seconds["peer"])
+    cpu_s = in_turns({way: partial(_cpu_s, encode) for way, encode in ways.items()}, n_turns)
+    return min(cpu_s["own"]), min(cpu_s["peer"])
+
+
+def _cpu_s(encode: Callable[[], Any]) -> float:
+    """The processor time of one run, whose ids are not kept."""
+    return timed(encode).cpu_s
 
 
 if __name__ == "__main__":
