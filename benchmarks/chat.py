@@ -27,8 +27,8 @@ from benchmarks import record
 from benchmarks.chat_one import LENGTH, N_PROCESSES, Answer, answer_of
 from benchmarks.corpus import ROOT, ROOT_CORPUS, SHARED, needed_files
 from benchmarks.harness import Cell, in_turns, options, recording, spread
-from benchmarks.process import module_result
-from benchmarks.project import StageRun, build_up_to_encode, change_params, empty_project, encode_stage
+from benchmarks.process import Run, module_result
+from benchmarks.project import build_up_to_encode, change_params, empty_project, encode_stage
 from tokenmill.chat.named import template_text
 from tokenmill.dataset.manifest import read_manifest
 
@@ -59,9 +59,10 @@ def main() -> None:
 
 
 class Measured(NamedTuple):
-    """A run of one way, what it made, and the versions of its tools."""
+    """A run of one way, what it made, and the versions of its tools. The run's result is the seconds of loading the
+    tokenizer, or of reading the rows before it."""
 
-    run: StageRun
+    run: Run
     answer: Answer
     n_sequences: int
     versions: dict[str, str]
@@ -97,7 +98,7 @@ def measure(folder: Path, versions: dict[str, str], asked: argparse.Namespace) -
             "answer": "same" if len(ways) > 1 else "not compared",
             "runs_s": record.seconds(one.run.seconds for one in measured),
             "runs_cpu_s": record.seconds(one.run.cpu_s for one in measured),
-            "runs_load_s" if name == _OWN else "runs_read_s": record.seconds(one.run.load_s for one in measured),
+            "runs_load_s" if name == _OWN else "runs_read_s": record.seconds(one.run.result for one in measured),
         }
         for name, measured in results.items()
     ]
@@ -139,8 +140,8 @@ def _trl(folder: Path, n_processes: int, python: Path) -> Measured:
     os.sync()
     offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "cache"), "TOKENIZERS_PARALLELISM": "false"}
     result = module_result("benchmarks.chat_one", n_processes, folder, python=python, environment=offline)
-    # In place of loading the tokenizer: reading the rows, which is before its seconds and not in them.
-    run = StageRun(result["seconds"], result["cpu_s"], result["read_s"])
+    # Reading the rows is before its seconds and not in them.
+    run = Run(result["seconds"], result["cpu_s"], result["read_s"])
     return Measured(run, Answer(*result["answer"]), result["n_sequences"], result["versions"])
 
 
@@ -154,16 +155,16 @@ def _show(answer: Answer, results: dict[str, list[Measured]]) -> None:
         run = _medians(measured)
         more = f"{run.cpu_s:6.2f} s of processor time; {measured[-1].n_sequences:,} sequences; "
         if name == _OWN:
-            more += f"looking for mistakes and loading the tokenizer took {run.load_s:.2f} s"
+            more += f"looking for mistakes and loading the tokenizer took {run.result:.2f} s"
         else:
             more += f"{run.seconds / own.seconds:.1f} × tokenmill, {run.cpu_s / own.cpu_s:.1f} of processor time, "
-            more += f"{run.seconds / (own.seconds - own.load_s):.1f} with the tokenizer loaded; "
-            more += f"before it {run.load_s:.2f} s to read"
+            more += f"{run.seconds / (own.seconds - own.result):.1f} with the tokenizer loaded; "
+            more += f"before it {run.result:.2f} s to read"
         print(f"{name:<28} {spread([one.run.seconds for one in measured], '7.2f')}  {more}", flush=True)
 
 
-def _medians(measured: Sequence[Measured]) -> StageRun:
-    return StageRun(*map(statistics.median, zip(*(one.run for one in measured), strict=True)))
+def _medians(measured: Sequence[Measured]) -> Run:
+    return Run(*map(statistics.median, zip(*(one.run for one in measured), strict=True)))
 
 
 if __name__ == "__main__":

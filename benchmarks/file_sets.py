@@ -104,8 +104,7 @@ def make_project(root: Path, text_bytes: int, tokenizer: Path) -> int:
 def stage(project: Path, formats: Sequence[str], has_splits: bool) -> Run:
     """The encode stage, which makes these formats."""
     change_params(project, {}, "encode", {"formats": list(formats), "splits": _SPLITS if has_splits else {}})
-    run = encode_stage(project)
-    return Run(run.seconds, run.cpu_s)
+    return encode_stage(project)
 
 
 def write(folder: Path, asked: argparse.Namespace) -> list[Cell]:

@@ -21,7 +21,8 @@ def options(name: str, description: str | None, runs: int | None = None) -> argp
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
     if runs is not None:
         parser.add_argument("--runs", type=int, default=runs)
-    record.add_option(parser)
+    where: dict[str, Any] = {"type": Path, "default": record.DIRECTORY, "metavar": "DIRECTORY"}
+    parser.add_argument("--record", **where, help="where the record goes (benchmarks/record)")
     return parser
 
 
@@ -87,12 +88,13 @@ def why_untimed(cell: Cell) -> str:
 
 
 def spread(values: Sequence[float], form: str = ".2f", unit: str = " s") -> str:
-    """The median, the lowest and the highest.
+    """The median in this form, and without its width the lowest and the highest.
 
     >>> spread([1, 2, 4], ".1f")
     '2.0 s (1.0 to 4.0)'
     """
-    return f"{median(values):{form}}{unit} ({min(values):{form.lstrip('0123456789')}} to {max(values):{form.lstrip('0123456789')}})"
+    narrow = form.lstrip("0123456789")
+    return f"{median(values):{form}}{unit} ({min(values):{narrow}} to {max(values):{narrow}})"
 
 
 def bytes_of(texts: Iterable[str]) -> int:

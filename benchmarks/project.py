@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from ruamel.yaml import YAML
@@ -120,24 +120,16 @@ def build_up_to_encode(root: Path, tokenizer: Path) -> None:
         run_tokenmill(root, *command.split(), "-q")
 
 
-class StageRun(NamedTuple):
-    """The seconds of a stage, and those of the processor. `load_s`: the part that a build does once for all stages:
-    it looks for mistakes, and loads and checks the tokenizer."""
-
-    seconds: float
-    cpu_s: float
-    load_s: float
-
-
-def encode_stage(project: Path) -> StageRun:
-    """The encode stage in a process of its own, with an empty unit store."""
+def encode_stage(project: Path) -> Run:
+    """The encode stage in a process of its own, with an empty unit store. The result is the seconds of the part that a build does
+    once for all stages: it looks for mistakes, and loads and checks the tokenizer."""
     shutil.rmtree(project / ".tokenmill/units", ignore_errors=True)
     os.sync()  # what was written before is not this stage's
-    return StageRun(**module_result("benchmarks.project", project, environment=ENVIRONMENT, folder=project))
+    return Run(**module_result("benchmarks.project", project, environment=ENVIRONMENT, folder=project))
 
 
 def _timed(project: Path) -> None:
-    """What that process does: prints the fields of a StageRun."""
+    """What that process does: prints the fields of a Run."""
     import dvc.repo  # noqa: F401 — imports are not timed
     import pyarrow as pa
 
@@ -160,8 +152,8 @@ def _timed(project: Path) -> None:
 
     loading = timed(load)
     running = timed(lambda: one.driver().run(recipe.encode(one), Threads(one.workers)))
-    found = StageRun(loading.seconds + running.seconds, loading.cpu_s + running.cpu_s, loading.seconds)
-    print(json.dumps(found._asdict()))
+    seconds, cpu_s = loading.seconds + running.seconds, loading.cpu_s + running.cpu_s
+    print(json.dumps({"seconds": seconds, "cpu_s": cpu_s, "result": loading.seconds}))
 
 
 def copy_flows(root: Path) -> None:

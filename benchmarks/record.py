@@ -47,13 +47,6 @@ SCHEMA_VERSION = 1
 _CODE = ("benchmarks/*.py", "core", "tokenmill", "flows", "tasks", "params.yaml", "dvc.yaml")
 
 
-def add_option(parser: argparse.ArgumentParser) -> None:
-    """Lets a benchmark's user say where its record goes."""
-    parser.add_argument(
-        "--record", type=Path, default=DIRECTORY, metavar="DIRECTORY", help="where the record goes (benchmarks/record)"
-    )
-
-
 def begin(name: str, packages: Sequence[str], asked: argparse.Namespace) -> dict[str, Any]:
     """A section without cells, taken before anything is measured; it is printed, too."""
     import tokenmill

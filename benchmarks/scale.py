@@ -60,6 +60,9 @@ class InventedDigests:
     def __init__(self, n_bytes: dict[Path, int]) -> None:
         self._n_bytes = n_bytes
 
+    def known(self, path: Path, word: str, kind: object) -> None:
+        """No file was read before."""
+
     def fact(
         self, path: Path, word: str, kind: Callable[[str, list[tuple[ShardRange, str]]], C], find: Callable[[], C]
     ) -> C:

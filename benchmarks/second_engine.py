@@ -30,15 +30,11 @@ _ADDED = [
 _SPACES = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()])
 _MODELS: dict[str, tuple[Callable[[], Any], Callable[..., Any], Any]] = {
     "WordPiece": (
-        lambda: models.WordPiece(unk_token=_UNK),
+        partial(models.WordPiece, unk_token=_UNK),
         trainers.WordPieceTrainer,
         pre_tokenizers.BertPreTokenizer(),
     ),
-    "Unigram": (
-        models.Unigram,
-        lambda **named: trainers.UnigramTrainer(unk_token=_UNK, **named),
-        pre_tokenizers.Metaspace(),
-    ),
+    "Unigram": (models.Unigram, partial(trainers.UnigramTrainer, unk_token=_UNK), pre_tokenizers.Metaspace()),
     "WordLevel": (lambda: models.WordLevel(unk_token=_UNK), trainers.WordLevelTrainer, _SPACES),
     "BPE": (lambda: models.BPE(unk_token=_UNK), trainers.BpeTrainer, pre_tokenizers.Metaspace()),
 }
