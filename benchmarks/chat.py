@@ -14,7 +14,6 @@ import argparse
 import os
 import shutil
 import statistics
-import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -28,7 +27,7 @@ from benchmarks.chat_one import LENGTH, N_PROCESSES, Answer, answer_of
 from benchmarks.corpus import ROOT, ROOT_CORPUS, SHARED, needed_files
 from benchmarks.harness import Cell, in_turns, options, recording, spread
 from benchmarks.process import Run, module_result
-from benchmarks.project import build_up_to_encode, change_params, empty_project, encode_stage
+from benchmarks.project import build_up_to_encode, change_params, empty_project, encode_stage, let_files_age
 from tokenmill.chat.named import template_text
 from tokenmill.dataset.manifest import read_manifest
 
@@ -108,7 +107,7 @@ def make_project(root: Path, corpus: Path, tokenizer: Path) -> None:
     """A project with these samples and this tokenizer, built up to its encode stage."""
     empty_project(root, "inline", grouped=True)
     shutil.copy(corpus, root / "data/raw")
-    time.sleep(2.1)  # a file as young as its digest is not remembered
+    let_files_age()
     change_params(root, {}, "source", _SOURCE)
     change_params(root, {}, "encode", _ENCODE)
     build_up_to_encode(root, tokenizer)

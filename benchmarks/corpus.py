@@ -11,6 +11,7 @@ from tokenmill.corpus.reader import find_shards, read_batches
 SHARED = ROOT.parent / "shared"
 ROOT_CORPUS = SHARED / "corpus"
 ENGLISH = ROOT_CORPUS / "english"
+GPT2 = SHARED / "tokenizers/gpt-2/tokenizer.json"
 _TEXT_COLUMN = {"multilingual": "body"}
 
 

@@ -7,17 +7,16 @@ build is watched by py-spy, a hundred times a second: the shares of the threads 
 
 import os
 import statistics
-import time
 from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 
 from benchmarks import record
-from benchmarks.corpus import SHARED, needed_files
+from benchmarks.corpus import GPT2, needed_files
 from benchmarks.harness import Cell, in_turns, options, recording
 from benchmarks.process import ROOT, module_result, timed
-from benchmarks.project import change_params, empty_project, shards, stages_of
+from benchmarks.project import change_params, empty_project, let_files_age, shards, stages_of
 
 _STAGES = ("encode", "validate")
 _STEPS = {  # by the innermost of these functions
@@ -44,8 +43,7 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=8)
     parser.add_argument("--shard-mb", type=float, default=63.0)
     asked = parser.parse_args()
-    tokenizer = SHARED / "tokenizers/gpt-2/tokenizer.json"
-    needed_files(tokenizer)
+    needed_files(GPT2)
     with recording("encode_stage", ("pyarrow", "tokenizers"), asked) as measured:
         files = measured.folder / "files"
         files.mkdir()
@@ -54,9 +52,9 @@ def main() -> None:
             n_bytes += len(shard)
             n_documents += shard.count(b"\n")
             (files / f"{i}.jsonl.zst").write_bytes(pa.Codec("zstd").compress(shard, asbytes=True))
-        time.sleep(2.1)  # a file as young as its digest is not remembered
+        let_files_age()
         python = ROOT / ".bench-venv/bin/python"
-        projects = (_project(measured.folder / f"{i}", files, tokenizer) for i in range(asked.runs))
+        projects = (_project(measured.folder / f"{i}", files) for i in range(asked.runs))
 
         def build() -> dict[str, float]:
             project = next(projects)
@@ -64,7 +62,7 @@ def main() -> None:
             return {stage: stages[stage]["seconds"] for stage in _STAGES} | {"whole build": seconds}
 
         def loop() -> dict[str, float]:
-            return module_result("benchmarks.bare_loop", files, tokenizer, python=python)
+            return module_result("benchmarks.bare_loop", files, GPT2, python=python)
 
         for runs in in_turns({"build": build, "loop": loop}, asked.runs).values():
             for what in runs[0]:
@@ -75,14 +73,14 @@ def main() -> None:
                 cell = {"what": what, "cores": os.cpu_count(), "text_bytes": n_bytes, "documents": n_documents}
                 cell |= {"runs_s": record.seconds(runs_s), "runs_mb_per_s": record.mb_per_s(n_bytes, runs_s)}
                 measured.cells.append(cell)
-        measured.cells.extend(_profile(_project(measured.folder / "profile", files, tokenizer)))
+        measured.cells.extend(_profile(_project(measured.folder / "profile", files)))
 
 
-def _project(root: Path, files: Path, tokenizer: Path) -> Path:
+def _project(root: Path, files: Path) -> Path:
     empty_project(root, "inline", grouped=True)
     for file in files.iterdir():
         (root / "data/raw" / file.name).hardlink_to(file)
-    change_params(root, {"tokenizer": {"from": str(tokenizer)}}, "source", {"glob": "data/raw/*.jsonl.zst"})
+    change_params(root, {"tokenizer": {"from": str(GPT2)}}, "source", {"glob": "data/raw/*.jsonl.zst"})
     change_params(root, {}, "run", {"workers": 2, "memory_mb_max": 8192})
     return root
 

@@ -25,16 +25,16 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import record
-from benchmarks.corpus import SHARED
+from benchmarks.corpus import GPT2
 from benchmarks.file_sets_one import WAYS, digest, flat_arrays, litdata_chunks
 from benchmarks.harness import Cell, Recording, in_turns, options, recording, runs_of, spread, verdict
 from benchmarks.process import ROOT, Run, run_module, timed
 from benchmarks.project import build_up_to_encode, change_params, encode_stage, sharded_project
+from benchmarks.reader import NO_DIGEST, batch_of
 from tokenmill.file_sets.packing import pack
 from tokenmill.file_sets.shuffle import buckets_of, gather, scatter
 from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.storage.atomic import flush
-from tokenmill_reader.formats.columns import schema_of
 from tokenmill_reader.formats.items import Shape
 from tokenmill_reader.order import Order
 
@@ -48,7 +48,6 @@ _N_WRITERS = 2
 _BATCH_DOCUMENTS = 2048
 _N_PACKED = 1_000_000
 _END = "<|endoftext|>"
-_GPT2 = SHARED / "tokenizers/gpt-2/tokenizer.json"
 
 
 def main() -> None:
@@ -58,7 +57,7 @@ def main() -> None:
     parser.add_argument(
         "--others-mb", type=int, default=40, help="of the other tools, some of which are slow; at least 40, two shards"
     )
-    parser.add_argument("--tokenizer", type=Path, default=_GPT2, help="tokenizer.json of gpt-2")
+    parser.add_argument("--tokenizer", type=Path, default=GPT2, help="tokenizer.json of gpt-2")
     parser.add_argument("--directory", type=Path, help="where there is room for four times the text")
     parser.add_argument("--interop", type=Path, default=ROOT / ".interop-venv", help="the environment of other tools")
     parser.add_argument("--bench", type=Path, default=ROOT / ".bench-venv", help="the environment of other encoders")
@@ -111,7 +110,7 @@ def write(folder: Path, asked: argparse.Namespace) -> list[Cell]:
     """The writer of each format, and plain files beside it, in turns."""
     cells = []
     for ids, id_max in ((pa.uint16(), 50_256), (pa.uint32(), 150_000)):
-        shape = Shape(id_max, "0" * 64, None, 0, has_names=True)
+        shape = Shape(id_max, NO_DIGEST, None, 0, has_names=True)
         parts = documents(shape, _ID_BYTES // ids.byte_width)
         n_bytes = sum(batch["input_ids"].values.nbytes for part in parts for batch in part)
         formats = [format for format in SET_FORMATS.values() if format.refusal(shape, 1 << 30) is None]
@@ -144,11 +143,7 @@ def documents(shape: Shape, n_ids: int) -> list[list[pa.RecordBatch]]:
         while n_left > 0:
             offsets = np.append(0, np.cumsum(random.integers(500, 1500, _BATCH_DOCUMENTS))).astype(np.int32)
             values = (random.zipf(1.3, offsets[-1]) % shape.id_max).astype(shape.ids)
-            lists = pa.ListArray.from_arrays(offsets, pa.array(values), type=schema_of(shape).field("input_ids").type)
-            rows = pa.array(np.arange(row, row + _BATCH_DOCUMENTS))
-            names = pa.array([f"document-{part}-{i:09}" for i in range(row, row + _BATCH_DOCUMENTS)])
-            shards = pa.array([f"raw/{part:05}.jsonl.zst"] * _BATCH_DOCUMENTS)
-            batches.append(pa.RecordBatch.from_arrays([names, lists, rows, shards, rows], schema=schema_of(shape)))
+            batches.append(batch_of(shape, offsets, values, row, f"raw/{part:05}.jsonl.zst", f"document-{part}-"))
             n_left, row = n_left - int(offsets[-1]), row + _BATCH_DOCUMENTS
         parts.append(batches)
     return parts
@@ -188,7 +183,7 @@ def arrange(folder: Path, asked: argparse.Namespace) -> list[Cell]:
     """Packing, and both passes of shuffling: into buckets on the disk, and out of them in order."""
     random = np.random.default_rng(0)
     lengths = np.maximum(random.lognormal(np.log(1000) - 0.72, 1.2, _N_PACKED).astype(np.int64), 1)
-    shape = Shape(50_256, "0" * 64, None, 0, has_names=True)
+    shape = Shape(50_256, NO_DIGEST, None, 0, has_names=True)
     parts = documents(shape, _ID_BYTES // 2)
     n_bytes = sum(batch["input_ids"].values.nbytes for part in parts for batch in part)
     n_items = [sum(map(len, part)) for part in parts]

@@ -8,27 +8,26 @@ alone, plus twice the time in which none did. What this does not show: a slow di
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from benchmarks.corpus import SHARED, needed_files
+from benchmarks.corpus import GPT2, needed_files
 from benchmarks.harness import Cell, in_turns, options, recording, runs_of
 from benchmarks.process import Run
 from benchmarks.project import (
     change_params,
     copy_flows,
     empty_project,
+    let_files_age,
     run_tokenmill,
     sharded_project,
     shards,
     stages_of,
 )
 
-_TOKENIZER = SHARED / "tokenizers/gpt-2/tokenizer.json"
 _MADE = ("dvc.lock", "tokenmill.lock", ".tokenmill", ".dvc/cache", ".dvc/tmp")
 _N_SMALL, _SMALL_BYTES, _SMALL_FOLDERS = 40_000, 900, 40
 
@@ -39,7 +38,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, help="where there is room for 3 GB")
     asked = parser.parse_args()
     if "imported" in asked.only:  # the others need no tokenizer
-        needed_files(_TOKENIZER)
+        needed_files(GPT2)
     with recording("first_build", ("dvc", "prefect", "pyarrow"), asked) as measured:
         for name in asked.only:
             folder = measured.folder / name
@@ -68,7 +67,7 @@ def imported(folder: Path, runs: int) -> Iterator[Cell]:
     """504 MB in eight files with the tokenizer of GPT-2, inline."""
     project = folder / "project"
     n_bytes = sharded_project(project, 8, 63_000_000, "inline", grouped=True)
-    change_params(project, {"tokenizer": {"from": str(_TOKENIZER.absolute())}}, "run", {"workers": 2})
+    change_params(project, {"tokenizer": {"from": str(GPT2.absolute())}}, "run", {"workers": 2})
     yield _cell("504 MB, published tokenizer, inline", n_bytes, [_first(project) for _ in range(runs)])
 
 
@@ -83,7 +82,7 @@ def many_files(folder: Path, runs: int) -> Iterator[Cell]:
         path = project / f"data/raw/{i % _SMALL_FOLDERS:02}/{i:05}.txt"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(text[i * _SMALL_BYTES : (i + 1) * _SMALL_BYTES])
-    time.sleep(2.1)  # a file as young as its digest is not remembered
+    let_files_age()
     n_bytes = _N_SMALL * _SMALL_BYTES
     yield _cell("40,000 files, first", n_bytes, [_first(project) for _ in range(runs)])
     again = stages_of(project)  # the first that finds nothing changed also writes down what it found

@@ -44,8 +44,13 @@ def sharded_project(root: Path, n_shards: int, shard_bytes: int, engine: str, gr
     for i, shard in enumerate(shards(n_shards, shard_bytes)):
         (root / f"data/raw/{i:06}.jsonl").write_bytes(shard)
         n_bytes += len(shard)
-    time.sleep(2.1)  # a file as young as its digest is not remembered
+    let_files_age()
     return n_bytes
+
+
+def let_files_age() -> None:
+    """Waits: a file as young as its digest is not remembered."""
+    time.sleep(2.1)
 
 
 def empty_project(root: Path, engine: str, grouped: bool) -> None:

@@ -69,7 +69,6 @@ def _in_process(folder: Path, format: str) -> dict[str, Run]:
 
 def parts_of(n_ids: int) -> Iterator[list[pa.RecordBatch]]:
     """The documents of each part."""
-    form = schema_of(shape_of_ids())
     for part in range(PARTS):
         random = np.random.default_rng(part)
         lengths = np.maximum(random.lognormal(6, 1, n_ids // PARTS // 400).astype(np.int64), 1)
@@ -78,11 +77,20 @@ def parts_of(n_ids: int) -> Iterator[list[pa.RecordBatch]]:
         for at in range(0, len(lengths), BATCH_DOCUMENTS):
             offsets = np.append(0, np.cumsum(lengths[at : at + BATCH_DOCUMENTS])).astype(np.int32)
             ids = random.integers(0, ID_MAX + 1, offsets[-1], dtype=np.uint16)
-            rows = pa.array(np.arange(at, at + len(offsets) - 1))
-            lists = pa.ListArray.from_arrays(offsets, ids, type=form.field("input_ids").type)
-            shards = pa.repeat("0.jsonl", len(rows))
-            batches.append(pa.RecordBatch.from_arrays([rows, lists, rows, shards, rows], schema=form))
+            batches.append(batch_of(shape_of_ids(), offsets, ids, at))
         yield batches
+
+
+def batch_of(
+    shape: Shape, offsets: np.ndarray, ids: np.ndarray, first_row: int, shard: str = "0.jsonl", stem: str = ""
+) -> pa.RecordBatch:
+    """Documents in consecutive rows of a shard. Document i has ids[offsets[i]:offsets[i + 1]]; its name is its row, behind the stem
+    where there is one."""
+    form = schema_of(shape)
+    rows = pa.array(np.arange(first_row, first_row + len(offsets) - 1))
+    names = pa.array([f"{stem}{row:09}" for row in rows.to_pylist()]) if stem else rows
+    lists = pa.ListArray.from_arrays(offsets, pa.array(ids), type=form.field("input_ids").type)
+    return pa.RecordBatch.from_arrays([names, lists, rows, pa.repeat(shard, len(rows)), rows], schema=form)
 
 
 def write_dataset(folder: Path, n_ids: int) -> None:

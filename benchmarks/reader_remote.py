@@ -26,14 +26,13 @@ import tokenmill
 from benchmarks import record
 from benchmarks.harness import Cell, in_turns, options, recording
 from benchmarks.process import ROOT, run_module
-from benchmarks.reader import ID_MAX, manifest_of, shape_of_ids, write_part
+from benchmarks.reader import ID_MAX, batch_of, manifest_of, shape_of_ids, write_part
 from benchmarks.reader_remote_one import LENGTH
 from benchmarks.storage import s3_server
 from tokenmill.dataset.entries import SetPart, TableFile
 from tokenmill.dataset.manifest import read_manifest, write_manifest
 from tokenmill.errors import ValidationError
 from tokenmill.formats.by_name import SET_FORMATS
-from tokenmill_reader.formats.columns import schema_of
 from tokenmill_reader.regular_files import sha256_file
 
 PARTS = 1280
@@ -167,13 +166,10 @@ def _sent_by_server() -> int:
 
 def batches_of(n_documents: int) -> Iterator[pa.RecordBatch]:
     """The documents of each part."""
-    form = schema_of(shape_of_ids())
     offsets = np.arange(0, n_documents * LENGTH + 1, LENGTH).astype(np.int32)
     for part in range(PARTS):
         ids = np.random.default_rng(part).integers(0, ID_MAX + 1, offsets[-1], dtype=np.uint16)
-        rows = pa.array(np.arange(n_documents))
-        lists = pa.ListArray.from_arrays(offsets, ids, type=form.field("input_ids").type)
-        yield pa.RecordBatch.from_arrays([rows, lists, rows, pa.repeat("0.jsonl", n_documents), rows], schema=form)
+        yield batch_of(shape_of_ids(), offsets, ids, 0)
 
 
 def write_dataset(folder: Path, n_documents: int) -> None:
