@@ -42,18 +42,20 @@ def run_module(
     environment: Mapping[str, str] | None = None,
     folder: Path = ROOT,
     seconds_max: float | None = None,
+    tells_progress: bool = False,
 ) -> dict[str, Any]:
     """The JSON in the last line that a module prints, or `failed`: why it failed. `environment`: variables beside those of this
-    process."""
+    process. With `tells_progress` its standard error is that of this process, which a user sees."""
     command = [str(python), "-m", module, *map(str, arguments)]
     variables = {**os.environ, **(environment or {})}
-    how: dict[str, Any] = {"capture_output": True, "text": True, "timeout": seconds_max}
+    errors = None if tells_progress else subprocess.PIPE
+    how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": errors, "text": True, "timeout": seconds_max}
     try:
         done = subprocess.run(command, cwd=folder, env=variables, check=False, **how)
     except subprocess.TimeoutExpired:
         return {"failed": f"it took more than {seconds_max} s"}
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        last = ((done.stderr or "").strip().splitlines() or ["no message"])[-1]
         return {"failed": f"exit {done.returncode}: {last[:200]}"}
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])  # some tools print what they do
     return found

@@ -59,6 +59,7 @@ class InventedDigests:
 
     def __init__(self, n_bytes: dict[Path, int]) -> None:
         self._n_bytes = n_bytes
+        self.seen: dict[Path, Any] = {}  # the signatures of files that were read
 
     def known(self, path: Path, word: str, kind: object) -> None:
         """No file was read before."""
@@ -91,7 +92,7 @@ def main() -> None:
     print(json.dumps({"mb_per_s": speed}))
     for name in asked.only:
         n_files, n_bytes, machines, cores = SCENARIOS[name]
-        found = module_result("benchmarks.scale", "--one", name)
+        found = module_result("benchmarks.scale", "--one", name, tells_progress=True)
         found |= stages_s(
             found.pop("batches_of_one_core", None), found.pop("batches_of_one_machine", None), speed, name
         )
