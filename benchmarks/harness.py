@@ -1,4 +1,4 @@
-"""The frame of a benchmark: its options, its record with a folder to work in, turns between ways, and how runs are told."""
+"""What all benchmarks share: options, a record with a folder to work in, tools that take turns, and summaries of runs."""
 
 import argparse
 import tempfile
@@ -46,19 +46,15 @@ def recording(section: str, packages: Sequence[str], asked: argparse.Namespace) 
 
 
 def in_turns(ways: Mapping[W, Callable[[], T]], n_rounds: int) -> dict[W, list[T]]:
-    """What each way gave in each round. Another way begins each round: who comes after a slow one finds memory that the machine
-    has to give anew."""
+    """What each way gave in each round. Another way begins each round, because the first one after a slow way is slower, while the
+    system clears memory."""
+    order = list(ways)
     results: dict[W, list[T]] = {way: [] for way in ways}
-    for i in range(n_rounds):
-        for way in turned(list(ways), i):
+    for _ in range(n_rounds):
+        for way in order:
             results[way].append(ways[way]())
+        order = [*order[1:], *order[:1]]
     return results
-
-
-def turned(ways: Sequence[W], n: int) -> list[W]:
-    """The order of a round: the first ways come last."""
-    at = n % len(ways)
-    return [*ways[at:], *ways[:at]]
 
 
 def runs_of(runs: Iterable[Run], n_bytes: int | None = None) -> Cell:
