@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("tokenmill", "tokenmill_reader", "flows", "tasks")
 PAGES = ("test_prose", "test_docs", "test_reference", "test_contributing", "test_layout")
 """The tests of what people read, which run with every room."""
-OF_FOLDERS = {"flows": ("orchestration", "pipeline"), "tasks": ("orchestration", "pipeline")}
+OF_FOLDERS = {"flows": ("orchestration", "pipeline"), "tasks": ("orchestration", "pipeline"), "terminal": ("cli",)}
 """The rooms of tests that run the code of a folder without importing it."""
 FURTHER_TEST_S_MAX = 45
 """How many seconds of tests outside the rooms run, the nearest first, of which one always runs. With three processes they take a

@@ -15,12 +15,12 @@ from tests.builders.tokenizer_files import FLAGS, GPT2
 from tests.builders.trained import END, trained
 from tests.conftest import make_project
 from tokenmill import Counter, Tokenizer
-from tokenmill.analysis import draft_vocab
 from tokenmill.analysis.compare import compare
 from tokenmill.config.load_params import load_params
 from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.counts.table import read_counts
+from tokenmill.features.draft import draft_vocab
 from tokenmill.features.plan.choose import choose
 from tokenmill.features.plan.planning import make_plan
 from tokenmill.features.plan.sampling import SampleSize
