@@ -18,13 +18,13 @@ from tokenmill_reader.shown import as_shown, size
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code. `arguments`: None for those of the process."""
-    asked = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
-        return _info(asked.directory, asked.json) if asked.command == "info" else _check(asked.directory)
+        return _info(options.directory, options.json) if options.command == "info" else _check(options.directory)
     except TokenmillError as error:
         print(as_shown(error.lines), file=sys.stderr)
     except OSError as error:
-        print(as_shown(f"{error.filename or asked.directory}: {error.strerror or error}."), file=sys.stderr)
+        print(as_shown(f"{error.filename or options.directory}: {error.strerror or error}."), file=sys.stderr)
     return EXIT_ERROR
 
 
@@ -42,11 +42,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(directory: str) -> int:
-    found = check(directory)
-    if found.wrong:
-        print(as_shown([*found.wrong, f"{directory}: {len(found.wrong):,} wrong. Copy the dataset again."]))
+    checked = check(directory)
+    if checked.wrong:
+        print(as_shown([*checked.wrong, f"{directory}: {len(checked.wrong):,} wrong. Copy the dataset again."]))
         return EXIT_NO
-    print(as_shown(f"{directory}: {found.n_files:,} files, {size(found.n_bytes)}, as the manifest says."))
+    print(as_shown(f"{directory}: {checked.n_files:,} files, {size(checked.n_bytes)}, as the manifest says."))
     return EXIT_DONE
 
 

@@ -91,11 +91,11 @@ class Batches:
 def _in_rows(dataset: TokenDataset, numbers: Longs) -> dict[str, Any]:
     """The items with these numbers as rows of one length."""
     items, labels, starts = _items(dataset, numbers)
-    found = {"input_ids": _rows(items, 0), "labels": _rows(labels, NO_LABEL)}
+    rows = {"input_ids": _rows(items, 0), "labels": _rows(labels, NO_LABEL)}
     if dataset.state()["items"] == "documents":
-        return {**found, "attention_mask": _rows([np.ones(len(ids), np.int64) for ids in items], 0)}
-    length = found["input_ids"].shape[1]
-    return {**found, "position_ids": _rows([positions(one, length) for one in starts], 0)}
+        return {**rows, "attention_mask": _rows([np.ones(len(ids), np.int64) for ids in items], 0)}
+    length = rows["input_ids"].shape[1]
+    return {**rows, "position_ids": _rows([positions(start, length) for start in starts], 0)}
 
 
 def _items(dataset: TokenDataset, numbers: Longs) -> tuple[list[Ids], list[Labels], list[Starts]]:

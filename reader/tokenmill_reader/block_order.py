@@ -48,13 +48,13 @@ class BlockOrder:
         """The item at each position: int64, of the shape of `positions`, which are in 0…n-1."""
         positions = np.asarray(positions, np.int64)
         of_block = self.block_of(positions)
-        found = np.empty_like(positions)
+        slot_items = np.empty_like(positions)
         for k in np.unique(of_block).tolist():
             start, end = self._block_starts[k : k + 2].tolist()
             chosen = of_block == k
-            found[chosen] = start + self._order_of(k, end - start).item_at(positions[chosen] - start)
-        slots = np.searchsorted(self._starts, found, side="right") - 1
-        items: Longs = self._part_starts[slots] + (found - self._starts[slots])
+            slot_items[chosen] = start + self._order_of(k, end - start).item_at(positions[chosen] - start)
+        slots = np.searchsorted(self._starts, slot_items, side="right") - 1
+        items: Longs = self._part_starts[slots] + (slot_items - self._starts[slots])
         return items
 
     def block_of(self, positions: Longs) -> Longs:

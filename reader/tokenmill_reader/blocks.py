@@ -81,16 +81,16 @@ class Blocks:
 
     def items(self, indexes: Longs) -> list[Ids]:
         """The ids of these items, in this order. A block is read once, however many of them it has."""
-        found: list[Any] = [None] * len(indexes)
+        items: list[Any] = [None] * len(indexes)
         of_parts = list(_groups(np.searchsorted(self._first_items, indexes, side="right") - 1))
         if self.cached is not None:  # else a part of the next block would come between two of this one
             turns = self.cached.turns
-            of_parts.sort(key=lambda one: turns[one[0]])
+            of_parts.sort(key=lambda part_turn: turns[part_turn[0]])
         for part, in_part in of_parts:
             opened = self._opened.get(part) or self._open(part)
             if self._are_mapped and len(in_part) < _PER_BLOCK_MIN * len(opened.first_items):
                 for i, index in zip(in_part.tolist(), indexes[in_part].tolist()):
-                    found[i] = self.item(index)
+                    items[i] = self.item(index)
                 continue
             local = indexes[in_part] - self._first_items[part]
             for number, in_block in _groups(np.searchsorted(opened.first_items, local, side="right") - 1):
@@ -99,8 +99,8 @@ class Blocks:
                 starts, stops = block.offsets[rows].tolist(), block.offsets[rows + 1].tolist()
                 for i, start, stop in zip(in_part[in_block].tolist(), starts, stops):
                     ids = block.ids[start:stop]
-                    found[i] = ids if self._are_mapped else joined([ids])
-        return found
+                    items[i] = ids if self._are_mapped else joined([ids])
+        return items
 
     def tokens(self, first: int, n_tokens: int) -> Ids:
         """The `n_tokens` ids of all items back to back from the id number `first` on; a copy where they are in several blocks."""
@@ -121,12 +121,12 @@ class Blocks:
 
     def starts(self, first: int, n_tokens: int) -> Starts:
         """Where items begin among the ids that `tokens` gives: rising positions, of which the first is always 0."""
-        found, at = [np.zeros(1, np.int64)], 0
+        starts_of_blocks, n_before = [np.zeros(1, np.int64)], 0
         for block, start, stop in self._span(first, n_tokens):
             low, high = block.offsets.searchsorted(start), block.offsets.searchsorted(stop)
-            found.append(block.offsets[low:high] + (at - start))
-            at += stop - start
-        all_starts = np.concatenate(found)
+            starts_of_blocks.append(block.offsets[low:high] + (n_before - start))
+            n_before += stop - start
+        all_starts = np.concatenate(starts_of_blocks)
         is_first = np.append(True, all_starts[1:] > all_starts[:-1])  # an empty item begins where the next one does
         starts: Starts = all_starts[is_first].astype(np.int32)
         return starts
@@ -136,17 +136,17 @@ class Blocks:
         part = bisect_right(self._first_tokens, first) - 1
         while n_tokens:
             opened = self._opened.get(part) or self._open(part)
-            first_tokens, at = opened.first_tokens, first - self._first_tokens[part]
-            for number in range(max(bisect_right(first_tokens, at) - 1, 0), len(first_tokens)):
+            first_tokens, position = opened.first_tokens, first - self._first_tokens[part]
+            for number in range(max(bisect_right(first_tokens, position) - 1, 0), len(first_tokens)):
                 block = opened.load(number)
-                start = at - first_tokens[number]
+                start = position - first_tokens[number]
                 stop = min(start + n_tokens, len(block.ids))
                 if stop > start:
                     yield block, start, stop
-                at, n_tokens = at + stop - start, n_tokens - stop + start
+                position, n_tokens = position + stop - start, n_tokens - stop + start
                 if not n_tokens:
                     return
-            first, part = self._first_tokens[part] + at, part + 1
+            first, part = self._first_tokens[part] + position, part + 1
 
     @property
     def first_items(self) -> Longs:

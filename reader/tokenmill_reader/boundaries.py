@@ -43,8 +43,8 @@ def labels(ids: Ids, starts: Starts, loss_mask: Mask | None = None) -> Labels:
     >>> labels(np.array([7, 8, 9, 7, 9], np.uint16), np.array([0, 3], np.int32), mask).tolist()
     [-100, -100, 9, -100, 9]
     """
-    found = ids.astype(np.int32)
+    values = ids.astype(np.int32)
     if loss_mask is not None:
-        found[loss_mask == 0] = NO_LABEL
-    found[starts[1:] if loss_mask is None else starts] = NO_LABEL
-    return found
+        values[loss_mask == 0] = NO_LABEL
+    values[starts[1:] if loss_mask is None else starts] = NO_LABEL
+    return values

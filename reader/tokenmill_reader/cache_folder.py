@@ -39,14 +39,14 @@ def make_folder(folder: Path) -> None:
     """Makes the folder, for this user alone. Raises StorageError for a link, and for another user's folder."""
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700, parents=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise StorageError(
             folder,
-            f"expected a folder of user {os.geteuid()}; found one of {found.st_uid}, or a link.",
+            f"expected a folder of user {os.geteuid()}; found one of {status.st_uid}, or a link.",
             "Remove it, or name another folder as cache.",
         )
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    if stat.S_IMODE(status.st_mode) & 0o077:
         folder.chmod(0o700)
 
 
@@ -85,12 +85,12 @@ def record_right(folder: Path, file: DatasetFile) -> None:
 def _identity(path: Path, n_bytes: int) -> bytes:
     """What tells a file from another one, and from itself before a change. Empty unless it is a regular file of this size."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return b""
-    if not stat.S_ISREG(found.st_mode) or found.st_size != n_bytes:
+    if not stat.S_ISREG(status.st_mode) or status.st_size != n_bytes:
         return b""
-    return b"%d %d %d %d" % (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return b"%d %d %d %d" % (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def open_own(path: Path, flags: int) -> BinaryIO:
@@ -156,11 +156,11 @@ class Lock:
         """Changes as long as the file is fetched."""
         path = self._folder / self._name
         files = [path, *path.parent.glob(f"{glob.escape(path.name)}.*{_PARTIAL}")]
-        found = []
-        for one in files:
+        states = []
+        for file in files:
             with suppress(OSError):
-                found.append((one.lstat().st_size, one.lstat().st_mtime_ns))
-        return found
+                states.append((file.lstat().st_size, file.lstat().st_mtime_ns))
+        return states
 
     def _try(self, operation: int) -> bool:
         assert self._file is not None

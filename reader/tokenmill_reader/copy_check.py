@@ -56,9 +56,9 @@ def check(dataset: str | PathLike[str]) -> Checked:
     threads = min(os.cpu_count() or 1, _THREADS_MAX)
     with ThreadPoolExecutor(threads, thread_name_prefix="check") as pool:
         wrong += [one for one in pool.map(partial(_wrong, folder), files) if one is not None]
-    named = {MANIFEST_FILE, CARD_FILE, *(one.name for one in files)}
+    named = {MANIFEST_FILE, CARD_FILE, *(file.name for file in files)}
     wrong += [f"{name}: not named by {MANIFEST_FILE}." for name in files_below(folder) if name not in named]
-    return Checked(wrong, len(files), sum(one.n_bytes for one in files))
+    return Checked(wrong, len(files), sum(file.n_bytes for file in files))
 
 
 def files_below(directory: Path) -> list[str]:

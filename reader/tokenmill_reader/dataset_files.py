@@ -54,14 +54,14 @@ def find_files(
             f"Name one, as in tokenmill.open({str(folder)!r}, {splits[0]!r}).",
         )
     _expect_one_of(folder, "split", split, splits)
-    sets = [one for one in manifest.sets if one.split == split]
-    sources = list(dict.fromkeys(one.source for one in sets if one.source is not None))
+    sets = [file_set for file_set in manifest.sets if file_set.split == split]
+    sources = list(dict.fromkeys(file_set.source for file_set in sets if file_set.source is not None))
     if source is not None and not sources and manifest.sources:
         raise ParamsError(
             f"{folder}: source", f"expected none, since the files have all sources together; found {source!r}."
         )
     _expect_one_of(folder, "source", source, sources, has_default=True)
-    sets = [one for one in sets if source in (None, one.source)]
+    sets = [file_set for file_set in sets if source in (None, file_set.source)]
     formats = [name for name in READ_FORMATS if name in formats_of(manifest, sets)]
     if not formats:
         raise ParamsError(
@@ -72,29 +72,31 @@ def find_files(
         )
     _expect_one_of(folder, "format", format, formats, has_default=True)
     format = format or _first_choice(formats, _shape(manifest))
-    of_format, of_index = ([one for one in sets if one.format == name] for name in (format, INDEX_NAME))
-    _expect_one_of(folder, "epoch", epoch, list(dict.fromkeys(one.epoch or 0 for one in of_index or of_format)) or [0])
+    of_format, of_index = ([file_set for file_set in sets if file_set.format == name] for name in (format, INDEX_NAME))
+    _expect_one_of(
+        folder, "epoch", epoch, list(dict.fromkeys(file_set.epoch or 0 for file_set in of_index or of_format)) or [0]
+    )
     places: list[Place] = []
     only: list[str | None] = []  # the only source of each place
     index: list[tuple[Place, int]] = []
-    for one in of_format:
+    for file_set in of_format:
         if of_index:  # documents in the order of the dataset, for all epochs
-            indexes = [i for i in of_index if i.source == one.source and (i.epoch or 0) == epoch]
+            indexes = [i for i in of_index if i.source == file_set.source and (i.epoch or 0) == epoch]
             index += [(place, len(places)) for i in indexes for place in _places(folder, i, PARQUET_SUFFIX, are_here)]
-        elif (one.epoch or 0) != epoch:
+        elif (file_set.epoch or 0) != epoch:
             continue
-        places += _places(folder, one, READ_FORMATS[format].suffix, are_here)
-        only += [one.source] * len(one.parts)
+        places += _places(folder, file_set, READ_FORMATS[format].suffix, are_here)
+        only += [file_set.source] * len(file_set.parts)
     if not of_format:
         places = _places_of_documents(folder, manifest, are_here)
-        source_of = {one.name: one.source for one in manifest.inputs}
+        source_of = {input_file.name: input_file.source for input_file in manifest.inputs}
         only = [source_of.get(shard.rows[0].name) if shard.rows else None for shard in manifest.shards]
     shape = _shape(manifest)
     if not READ_FORMATS[format].holds_mask:
         shape = replace(shape, has_mask=False)
     is_flat = of_format and READ_FORMATS[format].flat is not None
     parts = FlatParts(format, places, shape) if is_flat else _parquet_parts(folder, places, manifest.has_mask)
-    source_ids = SourceIds(places, only, [one.name for one in manifest.sources], format, shape.has_sources)
+    source_ids = SourceIds(places, only, [file_set.name for file_set in manifest.sources], format, shape.has_sources)
     tokens = manifest.tokens_digest()
     digest = _digest(manifest, tokens)
     return DatasetFiles(manifest, split, source, format, epoch, shape, parts, index, source_ids, tokens, digest)
@@ -103,17 +105,17 @@ def find_files(
 def formats_of(manifest: Manifest, sets: Iterable[FileSet]) -> list[str]:
     """The formats that there are. The documents' own files are the format parquet, unless the file sets arrange them."""
     own = [] if manifest.files is not None and manifest.files.is_arranged else ["parquet"]
-    return list(dict.fromkeys([*(one.format for one in sets if one.format != INDEX_NAME), *own]))
+    return list(dict.fromkeys([*(file_set.format for file_set in sets if file_set.format != INDEX_NAME), *own]))
 
 
 def _expect_one_of(
-    folder: Path, name: str, found: Union[str, int, None], allowed: Sequence[Union[str, int]], has_default: bool = False
+    folder: Path, name: str, value: Union[str, int, None], allowed: Sequence[Union[str, int]], has_default: bool = False
 ) -> None:
-    if found in allowed or (found is None and (has_default or not allowed)):
+    if value in allowed or (value is None and (has_default or not allowed)):
         return
     expected = f"one of {', '.join(map(repr, allowed))}" if allowed else "none, since the dataset has none"
-    near = did_you_mean(found, map(str, allowed)) if isinstance(found, str) else ""
-    raise ParamsError(f"{folder}: {name}", f"expected {expected}; found {found!r}.{near}")
+    near = did_you_mean(value, map(str, allowed)) if isinstance(value, str) else ""
+    raise ParamsError(f"{folder}: {name}", f"expected {expected}; found {value!r}.{near}")
 
 
 def _first_choice(formats: Sequence[str], shape: Shape) -> str:
@@ -133,16 +135,16 @@ def _parquet_parts(folder: Path, places: Sequence[Place], has_mask: bool) -> Par
     return ParquetParts(places, has_mask)
 
 
-def _places(folder: Path, one: FileSet, suffix: str, are_here: bool) -> list[Place]:
+def _places(folder: Path, file_set: FileSet, suffix: str, are_here: bool) -> list[Place]:
     """The parts of a file set, after all its files were found if they are here."""
     if are_here:
-        _check_sizes(folder, one.files)
+        _check_sizes(folder, file_set.files)
     places = []
-    for part in one.parts:
+    for part in file_set.parts:
         path = next((folder / file.name for file in part.files if file.name.endswith(suffix)), None)
         if path is None:
             raise ValidationError(
-                f"{folder}: manifest.json", f"a part of the set {one.format} names no file *{suffix}.", _ADVICE
+                f"{folder}: manifest.json", f"a part of the set {file_set.format} names no file *{suffix}.", _ADVICE
             )
         places.append(Place(path.parent, path.name[: -len(suffix)], part.n_items, part.n_tokens, part.files))
     return places
@@ -163,12 +165,12 @@ def _places_of_documents(folder: Path, manifest: Manifest, are_here: bool) -> li
 def _check_sizes(folder: Path, files: Iterable[DatasetFile]) -> None:
     for name, n_bytes, _ in files:
         try:
-            found = (folder / name).stat().st_size
+            n_bytes_there = (folder / name).stat().st_size
         except FileNotFoundError:
             raise ValidationError(folder / name, "missing, though the manifest names it.", _ADVICE) from None
-        if found != n_bytes:
+        if n_bytes_there != n_bytes:
             raise ValidationError(
-                folder / name, f"expected {n_bytes:,} bytes, as the manifest says; found {found:,}.", _ADVICE
+                folder / name, f"expected {n_bytes:,} bytes, as the manifest says; found {n_bytes_there:,}.", _ADVICE
             )
 
 

@@ -80,14 +80,14 @@ def described(manifest: Manifest, name: str) -> dict[str, Any]:
         "special_tokens_in_text": manifest.special_tokens_in_text,
         "sources": [
             {
-                "name": one.name,
-                "documents": one.n_documents,
-                "tokens": one.n_tokens,
-                "text_bytes": one.text_bytes,
-                "weight": asked_weight(one),
-                "special_tokens_in_text": one.special_tokens_in_text,
+                "name": source.name,
+                "documents": source.n_documents,
+                "tokens": source.n_tokens,
+                "text_bytes": source.text_bytes,
+                "weight": asked_weight(source),
+                "special_tokens_in_text": source.special_tokens_in_text,
             }
-            for one in manifest.sources
+            for source in manifest.sources
         ],
         "tokenizer_digest": manifest.tokenizer_digest,
         "tokenizer_origin": manifest.tokenizer_origin,
@@ -117,49 +117,58 @@ def _chat(chat: Chat, n_tokens: int) -> dict[str, Any]:
     }
 
 
-def lines_of(found: dict[str, Any]) -> list[str]:
+def lines_of(description: dict[str, Any]) -> list[str]:
     """The result of `info` as lines for a terminal."""
-    origin = found["tokenizer_origin"]
+    origin = description["tokenizer_origin"]
     version = f" ({origin['name'] or origin['source']} {origin['version'] or ''})".replace(" )", ")") if origin else ""
-    per_token = "" if found["bytes_per_token"] is None else f", {found['bytes_per_token']:.4f} bytes of text a token"
+    per_token = (
+        ""
+        if description["bytes_per_token"] is None
+        else f", {description['bytes_per_token']:.4f} bytes of text a token"
+    )
     left_out = [
-        f"{found[key]:,} {words}"
+        f"{description[key]:,} {words}"
         for key, words in (
             ("documents_bad", "bad documents"),
             ("documents_dropped", "documents of source.drop"),
             ("shards_damaged", "damaged input files"),
         )
-        if found[key]
+        if description[key]
     ]
     lines = {
-        "documents": f"{found['documents']:,}, {size(found['text_bytes'])} of text",
-        "tokens": f"{found['tokens']:,}{per_token}",
-        **{f"source {one['name']}": _of_source(one) for one in found["sources"]},
-        "files": f"{found['files']:,}, {size(found['file_bytes'])}, from {found['shards']:,} input files of "
-        f"{size(found['shard_bytes'])}",
+        "documents": f"{description['documents']:,}, {size(description['text_bytes'])} of text",
+        "tokens": f"{description['tokens']:,}{per_token}",
+        **{f"source {source['name']}": _of_source(source) for source in description["sources"]},
+        "files": f"{description['files']:,}, {size(description['file_bytes'])}, from {description['shards']:,} input files of "
+        f"{size(description['shard_bytes'])}",
         "left out": ", ".join(left_out) or "nothing",
-        "ids": f"{found['id_type']}, up to {found['id_max']:,}",
-        "each document": f"{_framing(found)}; special tokens in text: {_policy(found)}",
-        "tokenizer": f"{found['tokenizer_digest'][:16]}…{version}",
-        **({} if found["chat"] is None else {"conversations": _of_chat(found["chat"])}),
-        "tables": ", ".join(found["tables"]) or "none",
-        "made by": f"{found['made_by']}, format {found['format_version']}",
+        "ids": f"{description['id_type']}, up to {description['id_max']:,}",
+        "each document": f"{_framing(description)}; special tokens in text: {_policy(description)}",
+        "tokenizer": f"{description['tokenizer_digest'][:16]}…{version}",
+        **({} if description["chat"] is None else {"conversations": _of_chat(description["chat"])}),
+        "tables": ", ".join(description["tables"]) or "none",
+        "made by": f"{description['made_by']}, format {description['format_version']}",
     }
-    for one in found["sets"]:
-        epoch = None if one["epoch"] is None else f"epoch-{one['epoch']}"
-        name = "/".join(part for part in (one["format"], one["split"], one["source"], epoch) if part is not None)
-        lines[name] = (
-            f"{one['items']:,} items, {one['tokens']:,} tokens in {one['parts']:,} parts, {size(one['n_bytes'])}"
+    for file_set in description["sets"]:
+        epoch = None if file_set["epoch"] is None else f"epoch-{file_set['epoch']}"
+        name = "/".join(
+            part for part in (file_set["format"], file_set["split"], file_set["source"], epoch) if part is not None
         )
-    lines |= {f"{one['format']} suits": words_of(one) for one in found["read_by"]}
-    lines |= {"/".join(filter(None, ("packed", split))): _of_packing(one) for split, one in found["packing"].items()}
-    for one in found["mixture"]:
-        name = "/".join(part for part in ("mixture", one["split"], one["source"]) if part is not None)
         lines[name] = (
-            f"{one['documents']:,} documents, {one['tokens']:,} tokens ({one['share']:.1%}), epochs: {one['epochs']:.4g}"
+            f"{file_set['items']:,} items, {file_set['tokens']:,} tokens in {file_set['parts']:,} parts, "
+            f"{size(file_set['n_bytes'])}"
+        )
+    lines |= {f"{entry['format']} suits": words_of(entry) for entry in description["read_by"]}
+    lines |= {
+        "/".join(filter(None, ("packed", split))): _of_packing(entry) for split, entry in description["packing"].items()
+    }
+    for entry in description["mixture"]:
+        name = "/".join(part for part in ("mixture", entry["split"], entry["source"]) if part is not None)
+        lines[name] = (
+            f"{entry['documents']:,} documents, {entry['tokens']:,} tokens ({entry['share']:.1%}), epochs: {entry['epochs']:.4g}"
         )
     width = max(14, *map(len, lines))
-    return [found["dataset"], *(f"  {name:<{width}} {words}" for name, words in lines.items())]
+    return [description["dataset"], *(f"  {name:<{width}} {words}" for name, words in lines.items())]
 
 
 def _of_source(one: dict[str, Any]) -> str:
@@ -184,12 +193,12 @@ def _of_packing(numbers: Mapping[str, float]) -> str:
     return "; ".join([f"{numbers['n_sequences']:,} sequences, {numbers['padding_share']:.1%} padding", *rest])
 
 
-def _policy(found: dict[str, Any]) -> str:
+def _policy(description: dict[str, Any]) -> str:
     """How texts of special tokens were treated: one word, or one for each named source if they differ."""
-    of = {one["name"]: one["special_tokens_in_text"] for one in found["sources"]}
+    of = {source["name"]: source["special_tokens_in_text"] for source in description["sources"]}
     if len(set(of.values())) > 1:
         return ", ".join(f"{policy} in {name}" for name, policy in of.items())
-    return next(iter(of.values()), str(found["special_tokens_in_text"]))
+    return next(iter(of.values()), str(description["special_tokens_in_text"]))
 
 
 def _framing(found: dict[str, Any]) -> str:
@@ -202,16 +211,16 @@ def sets_of(manifest: Manifest) -> list[dict[str, Any]]:
     """A record for each file set: format, split, source, epoch, and numbers of parts, items, tokens and bytes."""
     return [
         {
-            "format": one.format,
-            "split": one.split,
-            "source": one.source,
-            "epoch": one.epoch,
-            "parts": len(one.parts),
-            "items": sum(part.n_items for part in one.parts),
-            "tokens": sum(part.n_tokens for part in one.parts),
-            "n_bytes": sum(file.n_bytes for file in one.files),
+            "format": file_set.format,
+            "split": file_set.split,
+            "source": file_set.source,
+            "epoch": file_set.epoch,
+            "parts": len(file_set.parts),
+            "items": sum(part.n_items for part in file_set.parts),
+            "tokens": sum(part.n_tokens for part in file_set.parts),
+            "n_bytes": sum(file.n_bytes for file in file_set.files),
         }
-        for one in manifest.sets
+        for file_set in manifest.sets
     ]
 
 
@@ -229,21 +238,21 @@ def packing_of(manifest: Manifest) -> dict[str, dict[str, Any]]:
 def mixture_of(manifest: Manifest) -> list[dict[str, Any]]:
     """A record for each split and named source: the requested `weight` (in the first split, the only mixed one), the resulting
     `epochs`, documents, tokens, and their `share` of the split's tokens."""
-    weights = {one.name: asked_weight(one) for one in manifest.sources}
+    weights = {entry.name: asked_weight(entry) for entry in manifest.sources}
     tokens: Counter[Optional[str]] = Counter()
-    for one in manifest.mixture:
-        tokens[one.split] += one.n_tokens
+    for entry in manifest.mixture:
+        tokens[entry.split] += entry.n_tokens
     return [
         {
-            "split": one.split,
-            "source": one.source,
-            "weight": weights.get(one.source) if one.split == manifest.mixture[0].split else None,
-            "epochs": float(Fraction(one.epochs)),
-            "documents": one.n_documents,
-            "tokens": one.n_tokens,
-            "share": one.n_tokens / max(tokens[one.split], 1),
+            "split": entry.split,
+            "source": entry.source,
+            "weight": weights.get(entry.source) if entry.split == manifest.mixture[0].split else None,
+            "epochs": float(Fraction(entry.epochs)),
+            "documents": entry.n_documents,
+            "tokens": entry.n_tokens,
+            "share": entry.n_tokens / max(tokens[entry.split], 1),
         }
-        for one in manifest.mixture
+        for entry in manifest.mixture
     ]
 
 
@@ -263,12 +272,12 @@ def read_by(manifest: Manifest) -> list[dict[str, Any]]:
     from tokenmill_reader.formats.table import READ_FORMATS
 
     pack = None if manifest.files is None else manifest.files.pack
-    found = []
+    records = []
     for name in formats_of(manifest, manifest.sets):
         tools, of_labels = READERS.get(name, Readers(()))
         tools += of_labels if pack is not None and pack.labels else ()
-        found.append({"format": name, "tools": list(tools), "loaders": list(LOADERS) if name in READ_FORMATS else []})
-    return found
+        records.append({"format": name, "tools": list(tools), "loaders": list(LOADERS) if name in READ_FORMATS else []})
+    return records
 
 
 def words_of(one: Mapping[str, Any]) -> str:

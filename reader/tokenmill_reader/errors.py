@@ -98,21 +98,21 @@ class ValidationError(TokenmillError):
     code = "TM501"
 
 
-def nearest(found: str, allowed: Iterable[str]) -> str | None:
+def nearest(name_given: str, allowed: Iterable[str]) -> str | None:
     """The allowed name that begins with the found one, or is nearest to it; None if none is near."""
     names = list(allowed)
-    begun = [one for one in names if len(found) >= _BEGINNING_MIN and one.startswith(found)]
-    close = begun if len(begun) == 1 else difflib.get_close_matches(found, names, n=1)
+    begun = [name for name in names if len(name_given) >= _BEGINNING_MIN and name.startswith(name_given)]
+    close = begun if len(begun) == 1 else difflib.get_close_matches(name_given, names, n=1)
     return close[0] if close else None
 
 
-def did_you_mean(found: str, allowed: Iterable[str]) -> str:
+def did_you_mean(name_given: str, allowed: Iterable[str]) -> str:
     """A sentence that suggests the nearest allowed name, for the end of a message; empty if none is near.
 
     >>> did_you_mean("biuld", ["build", "status"]), did_you_mean("x", ["build"])
     (' Did you mean build?', '')
     """
-    near = nearest(found, allowed)
+    near = nearest(name_given, allowed)
     return f" Did you mean {near}?" if near else ""
 
 

@@ -63,8 +63,8 @@ def fetch_file(dataset: RemoteDataset, file: DatasetFile, patient: Patient) -> N
     path, url = partial_path(dataset.folder, file), f"{dataset.url}/{TOKENS}/{file.name}"
     for is_last in (False, True):
         with open_own(path, os.O_RDWR | os.O_CREAT) as out:
-            found = _fetched(out, file, url, patient)
-            if found == file.sha256:
+            outcome = _fetched(out, file, url, patient)
+            if outcome == file.sha256:
                 out.flush()
                 os.fsync(out.fileno())
                 break
@@ -72,7 +72,7 @@ def fetch_file(dataset: RemoteDataset, file: DatasetFile, patient: Patient) -> N
         if is_last:
             raise ValidationError(
                 url,
-                f"was fetched twice, and is not the file that the manifest names ({found}).",
+                f"was fetched twice, and is not the file that the manifest names ({outcome}).",
                 "Run `tokenmill verify` with the URL of the dataset, and upload it again.",
             )
     path.replace(dataset.folder / file.name)
@@ -86,15 +86,15 @@ def _fetched(out: BinaryIO, file: DatasetFile, url: str, patient: Patient) -> st
         out.truncate(0)
     while block := out.read(_HASHED_BYTES):
         digest.update(block)
-    at = out.tell()
-    while at < file.n_bytes:
-        stop = min(at + _RANGE_BYTES, file.n_bytes)
-        block = patient(partial(_range, url, at, stop, file.n_bytes))
+    n_bytes = out.tell()
+    while n_bytes < file.n_bytes:
+        stop = min(n_bytes + _RANGE_BYTES, file.n_bytes)
+        block = patient(partial(_range, url, n_bytes, stop, file.n_bytes))
         if block is None:
             return f"it has another size than {file.n_bytes:,} bytes"
         digest.update(block)
         _write(out, block)
-        at = stop
+        n_bytes = stop
     return digest.hexdigest()
 
 

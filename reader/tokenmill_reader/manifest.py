@@ -227,16 +227,16 @@ class Manifest(NamedTuple):
     @property
     def dataset_files(self) -> list[DatasetFile]:
         """All files of the dataset except the manifest."""
-        documents = [DatasetFile(one.name, one.n_bytes, one.sha256) for one in self.shards]
-        return documents + [file for one in self.sets for file in one.files] + self.blends
+        documents = [DatasetFile(shard.name, shard.n_bytes, shard.sha256) for shard in self.shards]
+        return documents + [file for file_set in self.sets for file in file_set.files] + self.blends
 
     def tokens_digest(self) -> str:
         """The digest of what the file sets are made from; see `tokens_digest`. The order of a shuffled set depends on it, so names
         are relative to the folder of documents, which earlier formats lacked."""
         above = "" if self.format_version < 8 else f"{DOCUMENTS_FOLDER}/"
         rule = 1 if self.format_version < 9 else 2
-        names = (one.name[len(above) :] if one.name.startswith(above) else one.name for one in self.shards)
-        digests = (one.sha256 if rule == 1 else str(one.tokens_sha256) for one in self.shards)
+        names = (shard.name[len(above) :] if shard.name.startswith(above) else shard.name for shard in self.shards)
+        digests = (shard.sha256 if rule == 1 else str(shard.tokens_sha256) for shard in self.shards)
         return tokens_digest(self.tokenizer_digest, zip(names, digests), rule)
 
 
@@ -321,7 +321,7 @@ def wrong_names(names: Iterable[str]) -> Iterator[str]:
 
 def refuse_wrong_names(manifest: Manifest, folder: Path) -> None:
     """Raises ValidationError if a file of the dataset would be outside its folder, or is there twice."""
-    for name in wrong_names([one.name for one in manifest.dataset_files]):
+    for name in wrong_names([dataset_file.name for dataset_file in manifest.dataset_files]):
         raise ValidationError(
             folder / MANIFEST_FILE,
             f"{name!r} is there twice, or is no name of a file in the dataset.",
@@ -331,7 +331,11 @@ def refuse_wrong_names(manifest: Manifest, folder: Path) -> None:
 
 def dataset_above(folder: Path) -> Path | None:
     """The dataset around this folder, such as data/tokens for data/tokens/documents; None if there is none."""
-    datasets = (one for one in folder.parents if (one / DOCUMENTS_FOLDER).is_dir() and (one / MANIFEST_FILE).exists())
+    datasets = (
+        parent
+        for parent in folder.parents
+        if (parent / DOCUMENTS_FOLDER).is_dir() and (parent / MANIFEST_FILE).exists()
+    )
     return next(datasets, None)
 
 
@@ -383,11 +387,11 @@ def _record(
         _expect("an object", value, place, dict)
         values = []
         for name, convert, default in fields:
-            at = f"{place}.{name}" if place else name
+            place_of_field = f"{place}.{name}" if place else name
             if name in value:
-                values.append(convert(value[name], at))
+                values.append(convert(value[name], place_of_field))
             elif default is None:
-                raise WrongValueError(at, "missing.")
+                raise WrongValueError(place_of_field, "missing.")
             else:
                 values.append(default())
         return kind(*values)

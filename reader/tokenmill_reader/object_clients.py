@@ -34,7 +34,7 @@ def client(scheme: str, bucket: str) -> ObjectStore:
     """The client of a bucket, the same one in a process with the same environment. For https, `bucket` is the host; for file, it is
     empty. Raises StorageError where obstore, credentials or settings are missing."""
     # The key is in memory only. With the process, because a fork has none of the threads that a client works with.
-    settings = tuple(sorted(one for one in os.environ.items() if one[0].startswith(_SETTINGS)))
+    settings = tuple(sorted(item for item in os.environ.items() if item[0].startswith(_SETTINGS)))
     key = (os.getpid(), scheme, bucket, settings)
     with _lock:
         if key not in _clients:
@@ -141,7 +141,7 @@ def _credentials(name: str) -> Any:
 
 def _profile(name: str) -> dict[str, str]:
     """The settings of a profile, those of the credentials file first; none if there is no such profile."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for kind, section in (("config", name if name == "default" else f"profile {name}"), ("credentials", name)):
         parser = configparser.RawConfigParser()
         try:
@@ -152,8 +152,8 @@ def _profile(name: str) -> dict[str, str]:
                 _file(kind), "expected a file of profiles in the INI format; found something else.", "Correct it."
             ) from None
         if parser.has_section(section):
-            found |= {key: value.strip() for key, value in parser.items(section)}
-    return found
+            settings |= {key: value.strip() for key, value in parser.items(section)}
+    return settings
 
 
 def _file(kind: str) -> Path:

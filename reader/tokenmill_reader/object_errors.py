@@ -116,36 +116,36 @@ def storage_error(url: str, error: Exception) -> StorageError:
     if isinstance(error, FileNotFoundError):
         return StorageError(url, "is not there.", "Correct the URL, or upload it again.")
     text = str(error)
-    status, said = _answer(text)
+    status, message = _answer(text)
     why = next((words for word, words in _PASSING_WORDS.items() if word in text), None)
     if status >= 500 or status in _PASSING_STATUS or (not status and why):
         return OutageError(
             url,
-            f"the storage cannot be reached now ({said or why}).",
+            f"the storage cannot be reached now ({message or why}).",
             f"Check the network and, for {url.partition('/')[0]}//, the endpoint; then run the command again: what is "
             "finished is kept.",
         )
     return StorageError(
-        url, f"the storage refuses the request ({said or type(error).__name__}).", "Check the URL and the endpoint."
+        url, f"the storage refuses the request ({message or type(error).__name__}).", "Check the URL and the endpoint."
     )
 
 
 def lasting_error(url: str, error: Exception) -> StorageError | None:
     """The error to raise for one that obstore raised at a URL, if it does not pass."""
     text, kind = str(error), type(error).__name__
-    _, said = _answer(text)
+    _, message = _answer(text)
     scheme = url.partition("/")[0]
     if _NO_CREDENTIALS.search(text):
         return no_credentials(url)
-    for one in _LASTING:
-        if re.search(one.pattern, f"{kind}: {text}"):
+    for lasting in _LASTING:
+        if re.search(lasting.pattern, f"{kind}: {text}"):
             words = {
-                "said": said or "no permission",
+                "said": message or "no permission",
                 "host": gethostname(),
                 "cloud": {"gs:": "GOOGLE", "az:": "AZURE"}.get(scheme, "AWS"),
             }
-            place = "/".join(url.split("/")[:3]) if one.is_of_bucket else url
-            return StorageError(place, one.what.format(**words), one.fix.format(**words))
+            place = "/".join(url.split("/")[:3]) if lasting.is_of_bucket else url
+            return StorageError(place, lasting.what.format(**words), lasting.fix.format(**words))
     return None
 
 

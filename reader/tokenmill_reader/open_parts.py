@@ -83,7 +83,7 @@ class FlatParts:
         flat = READ_FORMATS[self._format].flat
         assert flat is not None
         blocks = [block_of(one, self._shape.ids) for one in flat(place.folder, place.stem, self._shape)]
-        counts = [(len(one.offsets) - 1, len(one.ids)) for one in blocks]
+        counts = [(len(block.offsets) - 1, len(block.ids)) for block in blocks]
         return open_part(place, counts, blocks.__getitem__)
 
 
@@ -133,15 +133,15 @@ class SourceIds:
         if part not in self._read:
             self._read[part] = self._load(part)
         values, offsets = self._read[part]
-        found: Starts = values[offsets[i] : offsets[i + 1]]
-        if len(found) != n_starts:
+        sources: Starts = values[offsets[i] : offsets[i + 1]]
+        if len(sources) != n_starts:
             place = self._places[part]
             raise ValidationError(
                 place.folder / place.stem,
-                f"item {i:,}: expected {n_starts:,} numbers of sources, one for each start; found {len(found):,}.",
+                f"item {i:,}: expected {n_starts:,} numbers of sources, one for each start; found {len(sources):,}.",
                 REBUILD,
             )
-        return found
+        return sources
 
     def _load(self, part: int) -> Lists:
         place = self._places[part]
@@ -156,15 +156,15 @@ class SourceIds:
         need_pyarrow(path)
         from tokenmill_reader.formats.sidecar import read_source_ids, read_source_ids_of_parquet
 
-        found = (read_source_ids_of_parquet if path.suffix == PARQUET_SUFFIX else read_source_ids)(path)
-        n_sources, values = len(self._names), found.values
-        if len(found.offsets) - 1 != place.n_items or (
+        source_ids = (read_source_ids_of_parquet if path.suffix == PARQUET_SUFFIX else read_source_ids)(path)
+        n_sources, values = len(self._names), source_ids.values
+        if len(source_ids.offsets) - 1 != place.n_items or (
             len(values) and not 0 <= values.min() <= values.max() < n_sources
         ):
             raise ValidationError(
                 path, f"expected the sources of {place.n_items:,} items, below {n_sources}; found others.", REBUILD
             )
-        return found
+        return source_ids
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_read": {}}

@@ -79,15 +79,15 @@ class Order:
         outside = values[(values < 0) | (values >= self.n)]
         if len(outside):  # from there, cycle walking might never end
             raise IndexError(f"{what} {outside[0]} of an order of {self.n:,} items: expected 0 to n - 1.")
-        found = values.reshape(-1).astype(np.uint64)
-        self._pass(found, steps)
-        walking = np.flatnonzero(found >= np.uint64(self.n))
+        permuted = values.reshape(-1).astype(np.uint64)
+        self._pass(permuted, steps)
+        walking = np.flatnonzero(permuted >= np.uint64(self.n))
         while len(walking):
-            again = found[walking]
+            again = permuted[walking]
             self._pass(again, steps)
-            found[walking] = again
+            permuted[walking] = again
             walking = walking[again >= np.uint64(self.n)]
-        return found.view(np.int64).reshape(values.shape)
+        return permuted.view(np.int64).reshape(values.shape)
 
     def _pass(self, values: npt.NDArray[np.uint64], steps: Sequence[int]) -> None:
         """Replaces each value by what the network makes of it."""

@@ -41,7 +41,7 @@ class ParquetParts:
         groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
         schema = metadata.schema  # a column chunk's own path may be damaged
         wanted = [k for k in range(metadata.num_columns) if schema.column(k).path.split(".")[0] == _IDS]
-        counts = [(one.num_rows, sum(one.column(k).num_values for k in wanted)) for one in groups]
+        counts = [(group.num_rows, sum(group.column(k).num_values for k in wanted)) for group in groups]
         if sum(n_values for _, n_values in counts) != place.n_tokens:  # an empty list counts as a value
             counts = [(one.num_rows, len(self._group(i, k).ids)) for k, one in enumerate(groups)]
         return open_part(place, counts, partial(self._group, i))

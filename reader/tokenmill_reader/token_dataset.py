@@ -53,7 +53,7 @@ class TokenDataset:
         self._order: Order | BlockOrder | None = None
         if seed is not None:
             names = (files.split, files.source, f"windows of {length}" if kind == "windows" else None)
-            key_of = partial(_key_of, files.tokens_digest, seed, epoch, [one for one in names if one is not None])
+            key_of = partial(_key_of, files.tokens_digest, seed, epoch, [name for name in names if name is not None])
             if block is None:
                 self._order = Order(len(view), key_of())
             else:  # a window over the end of a part needs the next one, too
@@ -105,13 +105,13 @@ class TokenDataset:
 
     def take(self, indexes: Sequence[int] | Longs) -> list[Ids]:
         """The items with these numbers, in this order: faster than one by one. Raises IndexError, as an index of one does."""
-        asked = np.asarray(indexes, np.int64)
-        outside = (asked < -self._n_items) | (asked >= self._n_items)
+        numbers = np.asarray(indexes, np.int64)
+        outside = (numbers < -self._n_items) | (numbers >= self._n_items)
         if outside.any():
-            raise self._index_error(int(asked[outside][0]))
-        asked = np.where(asked < 0, asked + self._n_items, asked)
+            raise self._index_error(int(numbers[outside][0]))
+        numbers = np.where(numbers < 0, numbers + self._n_items, numbers)
         self._announce()
-        return self._view.items(asked if self._order is None else self._order.item_at(asked))
+        return self._view.items(numbers if self._order is None else self._order.item_at(numbers))
 
     __getitems__ = take
     """PyTorch's DataLoader asks for a batch with it."""

@@ -176,12 +176,12 @@ def object_place(url: str) -> ObjectPlace:
         return ObjectPlace("file", "", url[len("file:///") :].rstrip("/"))
     web = _WEB.fullmatch(url)
     if web is None:
-        found = place(url)
-        if found.scheme == "hf":
+        parsed = place(url)
+        if parsed.scheme == "hf":
             raise StorageError(
                 url, "a dataset of Hugging Face's hub is not read where it lies.", "Download it and open its folder."
             )
-        return found
+        return parsed
     if "@" in web[2]:
         raise StorageError(url, "the URL holds a password.", "Take it out.")
     if web[1] == "http" and not _ON_THIS_MACHINE.fullmatch(web[2]):

@@ -214,12 +214,12 @@ class Indexed:
     def _pieces_of(self, i: int, values_of: Callable[[int], Any]) -> list[Any]:
         """The values of each piece of an item. `values_of`: gives those of a document."""
         pieces, low, high = self._find(i)
-        found = []
+        parts = []
         for k in range(low, high):
             start = pieces.start.item(k)
             document = values_of(self.blocks.number_of(pieces.part.item(k), pieces.row.item(k)))
-            found.append(document[start : start + pieces.n_tokens.item(k)])
-        return found
+            parts.append(document[start : start + pieces.n_tokens.item(k)])
+        return parts
 
     def _find(self, i: int) -> tuple[_Pieces, int, int]:
         file = bisect_right(self._first_items, i) - 1
@@ -237,7 +237,7 @@ class Indexed:
         held = None if self.blocks.cached is None else self.blocks.cached.hold(place.files)
         bounds, columns = read_index_file(path)
         del held  # it is in memory now
-        part, row, start, n_tokens = (one.astype(np.int32) for one in columns)
+        part, row, start, n_tokens = (column.astype(np.int32) for column in columns)
         part += first_part
         n_items = np.array(self.blocks.n_items_of_part)
         if len(bounds) - 1 != place.n_items or (part >= len(n_items)).any() or (row >= n_items[part]).any():

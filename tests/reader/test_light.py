@@ -28,7 +28,7 @@ PACKAGE = REPOSITORY / "reader/tokenmill_reader"
 WITHOUT_PYARROW = ["megatron", "datatrove", "olmo"]
 FORMATS = ["arrow", *WITHOUT_PYARROW, "nanogpt", "llmc", "parquet"]
 DOCUMENTS = [[[1, 2, 3], [4], [5, 6, 7, 8], [], [9, 10]], [[11, 12], [13]]]
-WHEEL_BYTES_MAX = 100_000
+WHEEL_BYTES_MAX = 150_000
 
 READ = """
 import json, sys

@@ -50,7 +50,7 @@ def card_of(manifest: Manifest, licenses: Licenses) -> str:
 
     The licences are no part of the manifest, so that a changed licence changes this page alone.
     """
-    split = next((f", {one.split!r}" for one in manifest.sets if one.split is not None), "")
+    split = next((f", {file_set.split!r}" for file_set in manifest.sets if file_set.split is not None), "")
     parts = [
         "\n".join(["---", *_license(licenses), "tags:", "- tokenmill", "configs:", *_configs(manifest), "---"]),
         "# Token dataset",
@@ -70,7 +70,10 @@ def licenses_in(card: str, manifest: Manifest) -> Licenses:
     if not manifest.sources:
         header = next((line for line in lines if line.startswith("license: ")), "")
         return {None: _LICENSE.findall(header.removeprefix("license: "))}
-    cells = {one.name: [line for line in lines if line.startswith(f"| {code(one.name)} |")] for one in manifest.sources}
+    cells = {
+        source.name: [line for line in lines if line.startswith(f"| {code(source.name)} |")]
+        for source in manifest.sources
+    }
     return {name: _LICENSE.findall(some[0].split("|")[-2]) if some else [] for name, some in cells.items()}
 
 
@@ -86,18 +89,18 @@ def _configs(manifest: Manifest) -> Iterator[str]:
 
     `datasets` reads all configurations of a folder in the format of the first, so that Parquet goes before Arrow.
     """
-    format = next((name for name in _SUFFIXES if any(one.format == name for one in manifest.sets)), "parquet")
-    found: dict[str, dict[str, list[str]]] = {}
-    for one in manifest.sets:
-        if one.format == format and one.parts:
-            name = format if one.epoch is None else f"{format}-epoch-{one.epoch}"
-            split = hub_split(one.split or "train")
-            found.setdefault(name, {}).setdefault(split, []).append(f"{_folder(one)}/*{_SUFFIXES[format]}")
+    format = next((name for name in _SUFFIXES if any(file_set.format == name for file_set in manifest.sets)), "parquet")
+    configs: dict[str, dict[str, list[str]]] = {}
+    for file_set in manifest.sets:
+        if file_set.format == format and file_set.parts:
+            name = format if file_set.epoch is None else f"{format}-epoch-{file_set.epoch}"
+            split = hub_split(file_set.split or "train")
+            configs.setdefault(name, {}).setdefault(split, []).append(f"{_folder(file_set)}/*{_SUFFIXES[format]}")
     if format == "parquet":
-        found["documents"] = {"train": [f"{DOCUMENTS_FOLDER}/**/*.parquet"]}
-    for name, splits in found.items():
+        configs["documents"] = {"train": [f"{DOCUMENTS_FOLDER}/**/*.parquet"]}
+    for name, splits in configs.items():
         yield f"- config_name: {name}"
-        if name == next(iter(found)):
+        if name == next(iter(configs)):
             yield "  default: true"
         yield "  data_files:"
         for split, paths in splits.items():
@@ -136,9 +139,9 @@ def _sources(manifest: Manifest, licenses: Licenses) -> Iterator[str]:
     """Yields the table of the named sources, if there are any."""
     if manifest.sources:
         rows = [
-            f"| {code(one.name)} | {one.n_documents:,} | {one.n_tokens:,} | {one.text_bytes:,} "
-            f"| {', '.join(licenses[one.name]) or '–'} |"
-            for one in manifest.sources
+            f"| {code(source.name)} | {source.n_documents:,} | {source.n_tokens:,} | {source.text_bytes:,} "
+            f"| {', '.join(licenses[source.name]) or '–'} |"
+            for source in manifest.sources
         ]
         head = ["| source | documents | tokens | bytes of text | license |", "|---|---:|---:|---:|---|"]
         yield "\n".join([*head, *rows])
@@ -147,11 +150,11 @@ def _sources(manifest: Manifest, licenses: Licenses) -> Iterator[str]:
 def _sets(manifest: Manifest) -> Iterator[str]:
     """Yields the table of the file sets, if there are any."""
     rows = []
-    for one in manifest.sets:
-        which = [one.split, one.source, None if one.epoch is None else f"epoch {one.epoch}"]
-        items, tokens = (sum(getattr(part, name) for part in one.parts) for name in ("n_items", "n_tokens"))
-        n_bytes = sum(file.n_bytes for file in one.files)
+    for file_set in manifest.sets:
+        which = [file_set.split, file_set.source, None if file_set.epoch is None else f"epoch {file_set.epoch}"]
+        items, tokens = (sum(getattr(part, name) for part in file_set.parts) for name in ("n_items", "n_tokens"))
+        n_bytes = sum(file.n_bytes for file in file_set.files)
         named = ", ".join(code(name) for name in which if name is not None) or "all"
-        rows.append(f"| {one.format} | {named} | {items:,} | {tokens:,} | {n_bytes:,} |")
+        rows.append(f"| {file_set.format} | {named} | {items:,} | {tokens:,} | {n_bytes:,} |")
     if rows:
         yield "\n".join(["| format | of | items | tokens | bytes |", "|---|---|---:|---:|---:|", *rows])

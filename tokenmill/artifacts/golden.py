@@ -121,12 +121,12 @@ def check_golden(directory: Path, tokenizer: Tokenizer, others: bool = True) -> 
 def first_difference(engine: Encode, vectors: Iterable[Vector]) -> str | None:
     """Describes the first text for which the engine gives other ids, with both ids; None if all are equal."""
     for vector in vectors:
-        found = engine(vector.text)
-        if found != vector.ids:
-            pairs = enumerate(zip(found, vector.ids, strict=False))
-            at = next((k for k, (a, b) in pairs if a != b), min(len(found), len(vector.ids)))
+        ids = engine(vector.text)
+        if ids != vector.ids:
+            pairs = enumerate(zip(ids, vector.ids, strict=False))
+            at = next((k for k, (a, b) in pairs if a != b), min(len(ids), len(vector.ids)))
             return (
-                f"{vector.name}: {vector.text!r:.60}: from token {at} on: found {found[at : at + 5]}, "
+                f"{vector.name}: {vector.text!r:.60}: from token {at} on: found {ids[at : at + 5]}, "
                 f"expected {vector.ids[at : at + 5]}."
             )
     return None
@@ -193,7 +193,7 @@ def tiktoken_engine(directory: Path, tokenizer: Tokenizer) -> Encode | str:
         return "the tokenizer is not a byte-level BPE"
     if found_in_text := texts_found(tokenizer):
         return f"it finds no added tokens in a text but special ones, and this tokenizer has {found_in_text[0]!r:.60}"
-    if flagged := [one.text for one in tokenizer.added_tokens if one.has_flags]:
+    if flagged := [added_token.text for added_token in tokenizer.added_tokens if added_token.has_flags]:
         return f"it knows no flags of added tokens, such as those of {flagged[0]!r:.60}"
     if len(tokenizer.steps) != 1:
         return f"its split is one regex, this one has {len(tokenizer.steps)} steps"
@@ -213,7 +213,7 @@ def tiktoken_engine(directory: Path, tokenizer: Tokenizer) -> Encode | str:
 
 def texts_found(tokenizer: Tokenizer) -> list[str]:
     """The texts of the added tokens that are found in any text: those that are not special."""
-    return [one.text for one in tokenizer.added_tokens if not one.special]
+    return [token.text for token in tokenizer.added_tokens if not token.special]
 
 
 def read_golden(directory: Path) -> Golden | None:

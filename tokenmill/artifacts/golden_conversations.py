@@ -54,10 +54,10 @@ def encoded_conversations(folder: Path, tokenizer: Tokenizer, texts: Iterable[st
 def conversations(texts: Sequence[str], n: int) -> list[Messages]:
     """So many conversations of one to three turns with these texts, every third one with a message of the system."""
     left = cycle(texts)
-    found = []
+    drawn = []
     for i in range(n):
         messages = [{"role": "system", "content": next(left)}] if i % 3 == 0 else []
         for _ in range(1 + i % 3):
             messages += [{"role": role, "content": next(left)} for role in ("user", "assistant")]
-        found.append(messages)
-    return found
+        drawn.append(messages)
+    return drawn

@@ -108,7 +108,7 @@ def measure_training(
         n_tokens=n_tokens,
         bytes_per_token=round(text_bytes / max(n_tokens, 1), 4),
         scripts={script: round(n / n_characters, 6) for script, n in sorted(scripts.items())},
-        shards=[TrainedOn(name=one.name, n_bytes=one.n_bytes, sha256=one.sha256) for one in shards],
+        shards=[TrainedOn(name=shard.name, n_bytes=shard.n_bytes, sha256=shard.sha256) for shard in shards],
         learned_with=learned_with,
     )
 
@@ -207,19 +207,22 @@ def _numbers(card: Card) -> str:
     rows.append(
         ("special tokens", ", ".join(f"{code(text)} = {id}" for text, id in card.special_tokens.items()) or "none")
     )
-    if one := card.training:
+    if training := card.training:
         rows += [
-            ("bytes per token of its corpus", f"{one.bytes_per_token:.4f}"),
+            ("bytes per token of its corpus", f"{training.bytes_per_token:.4f}"),
             (
                 "text",
-                f"{one.text_bytes:,} bytes, {one.n_pretokens:,} pre-tokens, {one.n_pretokens_distinct:,} distinct",
+                f"{training.text_bytes:,} bytes, {training.n_pretokens:,} pre-tokens, {training.n_pretokens_distinct:,} distinct",
             ),
-            ("scripts", ", ".join(f"{script} {share:.2%}" for script, share in _largest(one.scripts)) or "none"),
+            ("scripts", ", ".join(f"{script} {share:.2%}" for script, share in _largest(training.scripts)) or "none"),
             (
                 "vocab_size, pair_count_min, token_bytes_max",
-                f"{one.vocab_size_asked}, {one.pair_count_min}, {one.token_bytes_max}",
+                f"{training.vocab_size_asked}, {training.pair_count_min}, {training.token_bytes_max}",
             ),
-            *((name, f"`` {words} ``" if name in REGEX_KEYS else words) for name, words in one.learned_with.rows()),
+            *(
+                (name, f"`` {words} ``" if name in REGEX_KEYS else words)
+                for name, words in training.learned_with.rows()
+            ),
         ]
     return facts(rows)
 

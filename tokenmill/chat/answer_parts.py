@@ -35,17 +35,19 @@ class AnswerCutter:
         Text of the template belongs to the part that it opens. But a special token or a closing tag behind the reasoning belongs to
         that, with white space behind it, and so does empty thinking. The last special token is the end.
         """
-        found: list[Stretch] = []
+        stretches: list[Stretch] = []
 
         def add(part: AnswerPart, to: int) -> None:
-            at = found[-1].end if found else start
-            if at < to:
-                found.append(Stretch(part, at, to))
+            last_end = stretches[-1].end if stretches else start
+            if last_end < to:
+                stretches.append(Stretch(part, last_end, to))
 
         def add_closing(to: int) -> None:
-            at = found[-1].end if found else start
-            is_open = bool(found) and found[-1].part == "reasoning"
-            closing = self._closing.search(plain, at, to) if is_open else _EMPTY_THINKING.match(plain, at, to)
+            last_end = stretches[-1].end if stretches else start
+            is_open = bool(stretches) and stretches[-1].part == "reasoning"
+            closing = (
+                self._closing.search(plain, last_end, to) if is_open else _EMPTY_THINKING.match(plain, last_end, to)
+            )
             if closing is not None:
                 add("reasoning", closing.end())
 
@@ -54,7 +56,9 @@ class AnswerCutter:
             if part != "reasoning":
                 add_closing(first)
             add(part, last)
-        stops = [one.start() for one in self._special.finditer(plain, found[-1].end if found else start, end)]
+        stops = [
+            match.start() for match in self._special.finditer(plain, stretches[-1].end if stretches else start, end)
+        ]
         stop = stops[-1] if stops else end
         if not sides or sides[-1][1] == "reasoning":
             add_closing(stop)
@@ -62,4 +66,4 @@ class AnswerCutter:
         last_part = sides[-1][1] if sides else "content"
         add("tool_calls" if calls else "content" if last_part == "reasoning" else last_part, stop)
         add("end", end)
-        return found
+        return stretches

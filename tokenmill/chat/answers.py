@@ -23,13 +23,13 @@ class AnswerCounts(NamedTuple):
     n_without_reasoning: int = 0
 
 
-def added(some: Iterable[AnswerCounts]) -> AnswerCounts:
+def added(counts: Iterable[AnswerCounts]) -> AnswerCounts:
     """The sums of counts.
 
     >>> added([AnswerCounts(1, 0, 2), AnswerCounts(3, 1, 0)])
     AnswerCounts(n_answers=4, n_without_stop=1, n_without_reasoning=2)
     """
-    return AnswerCounts(*map(sum, zip(AnswerCounts(), *some, strict=True)))
+    return AnswerCounts(*map(sum, zip(AnswerCounts(), *counts, strict=True)))
 
 
 class ModelAnswer(NamedTuple):
@@ -42,17 +42,17 @@ class ModelAnswer(NamedTuple):
     def unseen(self, own: str | None, text: str) -> list[Side]:
         """The sides of the answer that are not found in the text, or may be there in part; the template may have rewritten them.
         `own`: the rendered message; None if unknown. `text`: the whole rendered conversation."""
-        found: list[Side] = []
+        sides: list[Side] = []
         place = text if own is None else own
         if self.content.strip() and (_TAGS.search(self.content) or not _has_a_word(self.content, place)):
-            found.append("content")
+            sides.append("content")
         if self.calls and not all(
             name and (own or "").count(name) >= self.calls.count(name) for name in self.calls
         ):  # the list of tools contains these names, too
-            found.append("tool_calls")
+            sides.append("tool_calls")
         if self.reasoning.strip() and self.reasoning.strip() not in place:
-            found.append("reasoning")
-        return found
+            sides.append("reasoning")
+        return sides
 
     def shown(self, side: Side, part: slice) -> str:
         """The pieces of a side that `without` removes, for messages."""
@@ -63,11 +63,11 @@ class ModelAnswer(NamedTuple):
 
 def answer_of(message: Mapping[str, Any]) -> ModelAnswer:
     """The parts of a message's answer."""
-    thought, _, said = _cut(message)
-    calls = [one.get("function", one) for one in message.get("tool_calls") or ()]
-    names = [one.get("name") if isinstance(one, dict) else None for one in calls]
+    thought, _, content = _cut(message)
+    calls = [tool_call.get("function", tool_call) for tool_call in message.get("tool_calls") or ()]
+    names = [call.get("name") if isinstance(call, dict) else None for call in calls]
     reasoning = next((message[key] for key in REASONING_KEYS if key in message), thought.replace("<think>", "", 1))
-    return ModelAnswer(said, [name if isinstance(name, str) else "" for name in names], reasoning)
+    return ModelAnswer(content, [name if isinstance(name, str) else "" for name in names], reasoning)
 
 
 def cut_thought(content: str) -> tuple[str, str, str]:
@@ -142,16 +142,16 @@ class Stops:
         answer = text[start:end].rstrip()
         return start + len(answer) if self.end(answer) else end
 
-    def end_of_next(self, text: str, at: int) -> int:
+    def end_of_next(self, text: str, start: int) -> int:
         """The end of such a token that follows `at` in the text, perhaps after white space; `at` if there is none.
 
         >>> Stops(["<|user|>"]).end_of_next("hello\\n<|user|>", 5)
         14
         """
-        space = _SPACE.match(text, at)
-        start = space.end() if space else at
-        found = (text[start : start + n] for n in self._lengths)
-        return next((start + len(one) for one in found if one in self._texts), at)
+        space = _SPACE.match(text, start)
+        text_start = space.end() if space else start
+        beginnings = (text[text_start : text_start + n] for n in self._lengths)
+        return next((text_start + len(beginning) for beginning in beginnings if beginning in self._texts), start)
 
     def same_lines(self, prompt: str, text: str) -> int:
         """How many characters of a prompt the text begins with: whole lines, or up to a special token.

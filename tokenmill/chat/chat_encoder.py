@@ -119,13 +119,15 @@ class ChatEncoder:
         token, or its mask cannot be determined.
         """
         n_before = 0
-        for found in self._sides(request):
+        for encoded in self._sides(request):
             if self._settings.turns == "pair":
                 with _numbered_from(n_before):
-                    mask = answers_of(found.input_ids, found.loss_mask)
-                found = EncodedChat(joined(found.input_ids), joined(mask), joined_texts(found.texts), found.counts)
-            n_before += len(found.texts)
-            yield found
+                    mask = answers_of(encoded.input_ids, encoded.loss_mask)
+                encoded = EncodedChat(
+                    joined(encoded.input_ids), joined(mask), joined_texts(encoded.texts), encoded.counts
+                )
+            n_before += len(encoded.texts)
+            yield encoded
 
     def _sides(self, request: isolated.Request) -> Iterator[EncodedChat]:
         """What was asked for, encoded; of pairs each side by itself."""
@@ -154,21 +156,21 @@ class ChatEncoder:
         one = pa.array([conversation], pa.large_string())
         shown = isolated.Request(self._way_shown, sides_of(one) if self._settings.turns == "pair" else one)
         with closing(shown):
-            renderings = [one._replace(parts=[]) for one in chain.from_iterable(shown.parts())]
+            renderings = [part._replace(parts=[]) for part in chain.from_iterable(shown.parts())]
         names: tuple[AnswerPart, ...] = get_args(AnswerPart)
         parts: Flags = np.zeros(1, np.int8)
         for place, name in reversed([*enumerate(names, 1)]):  # a token of two parts is of the first
-            flags = self._encoder.encode([_as_marked(one, {*names} - {name}) for one in renderings]).flags
+            flags = self._encoder.encode([_as_marked(rendering, {*names} - {name}) for rendering in renderings]).flags
             parts = np.where(flags, np.int8(place), parts)
         return parts
 
     def _encoded(self, renderings: Sequence[Rendering]) -> EncodedChat:
-        encoded = self._encoder.encode([_as_marked(one, self._settings.untrained) for one in renderings])
+        encoded = self._encoder.encode([_as_marked(rendering, self._settings.untrained) for rendering in renderings])
         flags = encoded.flags
-        if any(one.by_prefixes for one in renderings):
-            some = [one if one.by_prefixes else one._replace(parts=[]) for one in renderings]
+        if any(rendering.by_prefixes for rendering in renderings):
+            some = [rendering if rendering.by_prefixes else rendering._replace(parts=[]) for rendering in renderings]
             inside = flags_by_prefixes(self._encoder, some, encoded)
-            is_inside = np.repeat([one.by_prefixes for one in renderings], np.diff(encoded.offsets))
+            is_inside = np.repeat([rendering.by_prefixes for rendering in renderings], np.diff(encoded.offsets))
             flags = np.where(is_inside, flags & inside if self._settings.untrained else inside, flags)
         if self._mask == "all":
             flags = 1 - flags
@@ -176,8 +178,8 @@ class ChatEncoder:
         return EncodedChat(
             pa.LargeListArray.from_arrays(offsets, pa.array(encoded.ids, pa.uint32())),
             pa.LargeListArray.from_arrays(offsets, pa.array(flags, pa.int8())),
-            pa.array([one.text for one in renderings], pa.large_string()),
-            added(one.counts for one in renderings),
+            pa.array([rendering.text for rendering in renderings], pa.large_string()),
+            added(rendering.counts for rendering in renderings),
         )
 
 
@@ -196,9 +198,11 @@ def _made_once(tokenizer: Tokenizer, settings: bytes, place: str) -> ChatEncoder
     return ChatEncoder(tokenizer, msgspec.json.decode(settings, type=ChatSettings), place)
 
 
-def _as_marked(one: Rendering, untrained: Container[AnswerPart]) -> Rendering:
+def _as_marked(rendering: Rendering, untrained: Container[AnswerPart]) -> Rendering:
     """The rendering with those parts that its characters tell: stretches of answers but for the untrained ones, or else answers,
     unless prefixes tell."""
-    if one.stretches is not None:
-        return one._replace(parts=[AnswerSpan(-1, s.start, s.end) for s in one.stretches if s.part not in untrained])
-    return one._replace(parts=[]) if one.by_prefixes else one
+    if rendering.stretches is not None:
+        return rendering._replace(
+            parts=[AnswerSpan(-1, s.start, s.end) for s in rendering.stretches if s.part not in untrained]
+        )
+    return rendering._replace(parts=[]) if rendering.by_prefixes else rendering

@@ -169,11 +169,11 @@ class Request:
         n_before = 0
         while True:
             self.wait()
-            found, error = self._answers.result()
+            renderings, error = self._answers.result()
             if error is not None:
-                raise ChatError(n_before + len(found), error)
-            yield found
-            n_before, self._n_left = n_before + len(found), self._n_left - len(found)
+                raise ChatError(n_before + len(renderings), error)
+            yield renderings
+            n_before, self._n_left = n_before + len(renderings), self._n_left - len(renderings)
             if self._process is None:
                 return
             self._answers = _in_thread(_exchange, self._process, b"", self._n_left, *self._of_each)
@@ -197,19 +197,19 @@ def _in_thread(call: Callable[..., _Answered], *arguments: Any) -> Future[_Answe
 def _exchange(process: _Process, request: bytes, n_left: int, n_together: int, bytes_max: int | None) -> _Answered:
     """The renderings of the next conversations, as many as are held at once, and why there is none of the one behind them; None if
     there is one, or if there is none left."""
-    found: list[Rendering] = []
+    renderings: list[Rendering] = []
     n_bytes = 0
     process.ask(request)
-    while len(found) < n_left and (n_bytes < PART_BYTES or len(found) % n_together):
+    while len(renderings) < n_left and (n_bytes < PART_BYTES or len(renderings) % n_together):
         try:
             answer = process.answer(bytes_max)
         except EOFError:
-            return found, _why_ended(process.end())
+            return renderings, _why_ended(process.end())
         if isinstance(answer, str):
-            return found, answer
-        found.append(answer)
+            return renderings, answer
+        renderings.append(answer)
         n_bytes += len(answer.text)
-    return found, None
+    return renderings, None
 
 
 def _why_ended(code: int) -> str:

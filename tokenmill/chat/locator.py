@@ -72,11 +72,11 @@ class AnswerLocator:
                 f"{words}the template refuses other letters in the messages: {self._template.why(error)} {_MARK_OR_EACH}",
             ) from None
         signed = SignedText(text, follow.sources)
-        if (at := signed.difference(whole)) is not None:
-            place = self._template.place_at(shown.messages, shown.tools, at)
+        if (position := signed.difference(whole)) is not None:
+            place = self._template.place_at(shown.messages, shown.tools, position)
             raise ChatError(
                 index,
-                f"{words}with other letters in the messages, the template writes another text at character {at:,} ({place}). "
+                f"{words}with other letters in the messages, the template writes another text at character {position:,} ({place}). "
                 f"{_MARK_OR_EACH}",
             )
         return follow, signed
@@ -129,15 +129,20 @@ class AnswerLocator:
     def _no_beginning(
         self, shown: Conversation, whole: str, back: dict[int, str], unlike: "_NoBeginning", index: int
     ) -> ChatError:
-        found = self._begin(shown, unlike.n_messages, False, index, unlike.message)
+        alone = self._begin(shown, unlike.n_messages, False, index, unlike.message)
         which = f"{unlike.which} {named(shown.messages, unlike.message)}"
-        at = next((i for i, (one, other) in enumerate(zip(whole, found, strict=False)) if one != other), len(whole))
-        place = self._template.place_at(shown.messages, shown.tools, at)
-        which, instead, there = (text.translate(back) for text in (which, found[at : at + 30], whole[at : at + 30]))
+        position = next(
+            (i for i, (expected, written) in enumerate(zip(whole, alone, strict=False)) if expected != written),
+            len(whole),
+        )
+        place = self._template.place_at(shown.messages, shown.tools, position)
+        which, instead, there = (
+            text.translate(back) for text in (which, alone[position : position + 30], whole[position : position + 30])
+        )
         return ChatError(
             index,
             f"the chat template has no {{% generation %}}, and writes the conversation {which} differently on its own than in the "
-            f"whole: at character {at:,} ({place}), {instead!r} instead of {there!r}. {_MARK_OR_EACH}",
+            f"whole: at character {position:,} ({place}), {instead!r} instead of {there!r}. {_MARK_OR_EACH}",
         )
 
     def _begin(self, conversation: Conversation, n_messages: int, prompt: bool, index: int, i: int) -> str:

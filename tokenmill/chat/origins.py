@@ -71,24 +71,26 @@ def followed(conversation: Conversation, kept: Mapping[str, bytes]) -> Followed:
     def signed(text: str, i: int, side: _Side) -> str:
         sign = chr(_FIRST + MESSAGES_MAX * _SIDES.index(side) + i)
         if text.isascii() and "\0" not in text:  # several times as fast
-            found = text.translate(_ASCII_LETTERS).replace("\0", sign)
+            signed_text = text.translate(_ASCII_LETTERS).replace("\0", sign)
         else:
-            found = _LETTER.sub(sign, text)
-        if found == text:
-            found = _NOT_SPACE.sub(sign, text)
-        found = _with_words(found, text, words)
-        strings.setdefault(sign, []).append((text, found))
-        return found
+            signed_text = _LETTER.sub(sign, text)
+        if signed_text == text:
+            signed_text = _NOT_SPACE.sub(sign, text)
+        signed_text = _with_words(signed_text, text, words)
+        strings.setdefault(sign, []).append((text, signed_text))
+        return signed_text
 
     def follow(value: Any, i: int, side: _Side) -> Any:
         if isinstance(value, str):
             return signed(value, i, side)
         if isinstance(value, list):
-            return [follow(one, i, side) for one in value]
+            return [follow(value_inside, i, side) for value_inside in value]
         if isinstance(value, dict):
             return {
-                key: one if key in _KEPT_KEYS else follow(one, i, "name" if key == "name" else _SIDES_OF.get(key, side))
-                for key, one in value.items()
+                key: value_inside
+                if key in _KEPT_KEYS
+                else follow(value_inside, i, "name" if key == "name" else _SIDES_OF.get(key, side))
+                for key, value_inside in value.items()
             }
         return value
 
@@ -96,17 +98,17 @@ def followed(conversation: Conversation, kept: Mapping[str, bytes]) -> Followed:
         content = given.get("content")
         if given.get("role") != "assistant" or not isinstance(content, str):
             return follow(given, i, "content")  # type: ignore[no-any-return]
-        thought, tag, said = cut_thought(content)
+        thought, tag, content_behind = cut_thought(content)
         if not tag:
             return follow(given, i, "content")  # type: ignore[no-any-return]
         return {
             **follow({**given, "content": None}, i, "content"),
-            "content": signed(thought, i, "reasoning") + tag + signed(said, i, "content"),
+            "content": signed(thought, i, "reasoning") + tag + signed(content_behind, i, "content"),
         }
 
     whole = msgspec.json.encode(conversation.messages)
     words = [word for word, in_json in kept.items() if in_json in whole]
-    messages = [message(one, i) for i, one in enumerate(conversation.messages)]
+    messages = [message(value_inside, i) for i, value_inside in enumerate(conversation.messages)]
     sources = {}
     for sign, pairs in strings.items():
         texts, signs = zip(*pairs, strict=True)
@@ -140,35 +142,35 @@ class SignedText:
 
     def _found(self) -> list[tuple[str, int, int]]:
         stretches = [(sign, self.text.find(sign), self.text.rfind(sign) + 1) for sign in self._sources]
-        regions = sorted((one for one in stretches if one[2]), key=lambda one: one[1])
+        regions = sorted((stretch for stretch in stretches if stretch[2]), key=lambda one: one[1])
         if all(one[2] <= other[1] for one, other in pairwise(regions)):
             return regions
-        return [(one[1], *one.span()) for one in _REGIONS.finditer(self.text)]
+        return [(match[1], *match.span()) for match in _REGIONS.finditer(self.text)]
 
     def difference(self, plain: str) -> int | None:
         """The first character in which the text of the conversation without signs says something else. None if it is equal but for
         signs, in whose place is text of their sources, in upper or lower case."""
-        at = 0
+        position = 0
         for sign, start, end in self._regions:
-            if plain[at:start] != self.text[at:start]:
-                return at
+            if plain[position:start] != self.text[position:start]:
+                return position
             source = self._sources[sign]
             place = source.text.find(plain[start:end])
             if place < 0 or source.signed[place : place + end - start] != self.text[start:end]:
-                found = self._difference_in(plain, start, end, source.text.casefold())
-                if found is not None:
-                    return found
-            at = end
-        return None if plain[at:] == self.text[at:] else at
+                position_in_region = self._difference_in(plain, start, end, source.text.casefold())
+                if position_in_region is not None:
+                    return position_in_region
+            position = end
+        return None if plain[position:] == self.text[position:] else position
 
-    def _difference_in(self, plain: str, at: int, end: int, folded: str) -> int | None:
+    def _difference_in(self, plain: str, position: int, end: int, folded: str) -> int | None:
         """Compares from `at` to `end` - 1, and looks each run of signs up in the source's folded text."""
-        for run in _RUNS.finditer(self.text, at, end):
-            if plain[at : run.start()] != self.text[at : run.start()]:
-                return at
+        for run in _RUNS.finditer(self.text, position, end):
+            if plain[position : run.start()] != self.text[position : run.start()]:
+                return position
             if plain[run.start() : run.end()].casefold() not in folded:
                 return run.start()
-            at = run.end()
+            position = run.end()
         return None
 
     def end_of(self, beginning: str) -> int | None:
@@ -205,21 +207,21 @@ class SignedText:
     def sides(self, start: int, end: int, plain: str) -> list[tuple[int, AnswerPart, int, int]]:
         """What stands in the characters `start` to `end` - 1, in order: the message, the part of it, and where that begins and
         ends, with the punctuation around the signs. `plain`: the text without signs."""
-        found: list[tuple[int, AnswerPart, int, int]] = []
-        inside = [one for one in self._regions if start <= one[1] < end]
+        sides: list[tuple[int, AnswerPart, int, int]] = []
+        inside = [region for region in self._regions if start <= region[1] < end]
         for sign, first, last in inside:
             source = self._sources[sign]
-            lower = found[-1][3] if found else start
-            upper = next((one[1] for one in inside if one[1] >= last), end)
+            lower = sides[-1][3] if sides else start
+            upper = next((region[1] for region in inside if region[1] >= last), end)
             place = source.text.find(plain[first:last])
             before, behind = source.text[: max(place, 0)], source.text[place + last - first :] if place >= 0 else ""
             first -= len(_common(plain[lower:first][::-1], before[::-1]).rstrip())
             last += len(_common(plain[last:upper], behind).rstrip())
             part: AnswerPart = "tool_calls" if source.side == "name" else source.side
-            if found and found[-1][1] == part:
-                first = found.pop()[2]
-            found.append((source.message, part, first, last))
-        return found
+            if sides and sides[-1][1] == part:
+                first = sides.pop()[2]
+            sides.append((source.message, part, first, last))
+        return sides
 
     def is_alone(self, message: int, start: int, end: int) -> bool:
         """Whether all of the message and nothing of others stands in these characters."""

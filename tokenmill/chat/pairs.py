@@ -83,11 +83,11 @@ def answers_of(input_ids: pa.LargeListArray, loss_mask: pa.LargeListArray) -> pa
                     f"{name}: expected an answer that is trained in one piece behind a prompt; found tokens of it that are not "
                     "trained, or no prompt. Take another template, or remove encode.chat.train and keys such as weight.",
                 )
-        one, other = (ids[side][:first] for side, (first, _) in zip(sides, stretches, strict=True))
-        n = min(len(one), len(other))
-        differ = np.flatnonzero(one[:n] != other[:n])
+        chosen_prompt, rejected_prompt = (ids[side][:first] for side, (first, _) in zip(sides, stretches, strict=True))
+        n = min(len(chosen_prompt), len(rejected_prompt))
+        differ = np.flatnonzero(chosen_prompt[:n] != rejected_prompt[:n])
         n_prompt = int(differ[0]) if len(differ) else n
-        if not n_prompt or max(len(one), len(other)) - n_prompt > _BORDER_TOKENS_MAX:
+        if not n_prompt or max(len(chosen_prompt), len(rejected_prompt)) - n_prompt > _BORDER_TOKENS_MAX:
             raise ChatError(
                 i,
                 "the prompt becomes other tokens in front of the chosen answer than in front of the rejected one, so the sides do "

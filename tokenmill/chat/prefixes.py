@@ -82,22 +82,30 @@ def _at_once(
 
 
 def _cuts(encoder: SegmentEncoder, rendering: Rendering, ids: Any, index: int) -> Iterator[_Prefix]:
-    places = sorted({at for part in rendering.parts for at in (part.start, part.end) if 0 < at < len(rendering.text)})
+    places = sorted(
+        {
+            position
+            for part in rendering.parts
+            for position in (part.start, part.end)
+            if 0 < position < len(rendering.text)
+        }
+    )
     special, id_places = encoder.special_places(rendering, ids) if places else ([], [])
     ends = [segment.end for segment in special]
-    for at in places:
-        k = bisect_right(ends, at) - 1
+    for position in places:
+        k = bisect_right(ends, position) - 1
         start, n_before = (special[k].start, id_places[k]) if k >= 0 else (0, 0)
-        guarded = None if rendering.guarded is None else rendering.guarded[start:at]
-        yield _Prefix(index, at, n_before, Rendering(rendering.text[start:at], guarded, []))
+        guarded = None if rendering.guarded is None else rendering.guarded[start:position]
+        yield _Prefix(index, position, n_before, Rendering(rendering.text[start:position], guarded, []))
 
 
-def _no_boundary(rendering: Rendering, at: int, index: int) -> ChatError:
-    part: AnswerSpan = next(part for part in rendering.parts if at in (part.start, part.end))
-    which = "begins" if at == part.start else "ends"
+def _no_boundary(rendering: Rendering, position: int, index: int) -> ChatError:
+    part: AnswerSpan = next(part for part in rendering.parts if position in (part.start, part.end))
+    which = "begins" if position == part.start else "ends"
+    before, behind = rendering.text[max(0, position - 15) : position], rendering.text[position : position + 15]
     return ChatError(
         index,
-        f"message {part.message} (assistant): it {which} inside a token, at character {at:,} of the rendered text "
-        f"({rendering.text[max(0, at - 15) : at]!r}, then {rendering.text[at : at + 15]!r}), so which tokens are learned is not "
+        f"message {part.message} (assistant): it {which} inside a token, at character {position:,} of the rendered text "
+        f"({before!r}, then {behind!r}), so which tokens are learned is not "
         "known. Put {% generation %} and {% endgeneration %} around what an assistant writes in the template.",
     )

@@ -167,12 +167,12 @@ class Renderer:
     def _rendered(self, conversation: Conversation, marks: tuple[str, str], most: int, index: int) -> Regions:
         try:
             marked = self._template.marked(conversation.messages, conversation.tools, marks, self._is_prompt, most)
-            found = regions(marked, marks)
-            if self._template.keeps_generation and found.text != self._template.marked(
+            rendered = regions(marked, marks)
+            if self._template.keeps_generation and rendered.text != self._template.marked(
                 conversation.messages, conversation.tools, ("", ""), self._is_prompt, most
             ):
                 raise ValueError("it keeps a generated region in a variable or a macro, and changes what is in it")
-            return found
+            return rendered
         except RENDER_ERRORS as error:
             raise ChatError(index, f"the chat template refuses it: {self._template.why(error)}") from None
 
@@ -226,18 +226,18 @@ class Renderer:
                 unseen[side].append(i)
         left_out = {
             side: self._left_out(
-                conversation, side, some, side != "tool_calls" or places.keys() >= set(some), text, most
+                conversation, side, messages, side != "tool_calls" or places.keys() >= set(messages), text, most
             )
-            for side, some in unseen.items()
-            if some
+            for side, messages in unseen.items()
+            if messages
         }
         for side in ("content", "tool_calls"):
             for i, part in left_out.get(side, {}).items():
-                found = answers[i].shown(side, part)
-                what = f"writes {_WORDS_OF[side]}, {found!r:.60}. See that it writes message.{side}, without a mistyped name, or "
-                what += "take another template."
-                if side == "content" and found.strip() != answers[i].content.strip():
-                    what = _TAKES_TAGS.format(found)
+                left_text = answers[i].shown(side, part)
+                what = f"writes {_WORDS_OF[side]}, {left_text!r:.60}. See that it writes message.{side}, without a mistyped "
+                what += "name, or take another template."
+                if side == "content" and left_text.strip() != answers[i].content.strip():
+                    what = _TAKES_TAGS.format(left_text)
                 raise ChatError(index, f"{named(conversation.messages, i)}: the chat template {what}")
         lost = left_out.get("reasoning", {})
         for i in lost:
@@ -250,7 +250,7 @@ class Renderer:
         return len(lost)
 
     def _left_out(
-        self, conversation: Conversation, side: Side, some: list[int], each: bool, text: str, most: int
+        self, conversation: Conversation, side: Side, candidates: list[int], each: bool, text: str, most: int
     ) -> dict[int, slice]:
         """The messages among `some` of which the template leaves out pieces of a side, and which: removing these does not change
         the rendered text. `each`: whether to try each message on its own if leaving out all of them changes the text."""
@@ -262,18 +262,18 @@ class Renderer:
             except RENDER_ERRORS:
                 return False
 
-        found: dict[int, slice] = {}
-        compared: dict[int, list[dict[str, Any]]] = {i: [conversation.messages[i]] for i in some}
+        left_out: dict[int, slice] = {}
+        compared: dict[int, list[dict[str, Any]]] = {i: [conversation.messages[i]] for i in candidates}
         for part in (LAST, FIRST, MIDDLE):
-            tried = {i: without(conversation.messages[i], side, part) for i in some if i not in found}
+            tried = {i: without(conversation.messages[i], side, part) for i in candidates if i not in left_out}
             tried = {i: message for i, message in tried.items() if message not in compared[i]}
             if tried and is_alike(tried):
-                found |= dict.fromkeys(tried, part)
+                left_out |= dict.fromkeys(tried, part)
             elif each and len(tried) > 1:
-                found |= {i: part for i, message in tried.items() if is_alike({i: message})}
+                left_out |= {i: part for i, message in tried.items() if is_alike({i: message})}
             for i, message in tried.items():
                 compared[i].append(message)
-        return found
+        return left_out
 
 
 def _depends(guarded: Guarded, conversation: Conversation, index: int) -> ChatError:

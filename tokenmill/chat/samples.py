@@ -89,15 +89,15 @@ def _samples(text: str, trained: Sequence[int], with_next: bool) -> Iterator[str
 
 def _batch(batch: Batch, samples: list[str], of: list[int], digests: pa.FixedSizeBinaryArray) -> Batch:
     """A batch of samples. `of`: the number of the conversation of each. `digests`: those of the conversations."""
-    at = pa.array(of, pa.int64())
+    numbers = pa.array(of, pa.int64())
     messages = pa.array(samples, pa.large_string())
-    positions = batch.rows().take(at)
+    positions = batch.rows().take(numbers)
     return Batch(
         positions[0].as_py(),
         messages,  # a sample's text is known when it is rendered
-        None if batch.ids is None else batch.ids.take(at),
+        None if batch.ids is None else batch.ids.take(numbers),
         positions=positions,
         messages=messages,
-        pieces=None if batch.pieces is None else batch.pieces.take(at),
-        digests=digests.take(at),
+        pieces=None if batch.pieces is None else batch.pieces.take(numbers),
+        digests=digests.take(numbers),
     )

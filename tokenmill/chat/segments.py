@@ -42,25 +42,26 @@ class SegmentEncoder:
         self._tokenizer = tokenizer
         added = tokenizer.added_tokens
         is_normalized = _normalizes(tokenizer)
-        for one in added:
-            if one.special and (one.single_word or (one.normalized and is_normalized)):
-                flag = "single_word" if one.single_word else "normalized"
+        for token in added:
+            if token.special and (token.single_word or (token.normalized and is_normalized)):
+                flag = "single_word" if token.single_word else "normalized"
                 raise TemplateError(
                     place,
-                    f"the tokenizer's token {one.text!r:.60} has the flag {flag}, so where the token is found depends on the text "
-                    "around it, or text that only looks like it becomes the token. A chat template needs tokens without this flag.",
+                    f"the tokenizer's token {token.text!r:.60} has the flag {flag}, so where the token is found depends on the "
+                    "text around it, or text that only looks like it becomes the token. A chat template needs tokens without this "
+                    "flag.",
                     "Set the flag to false in tokenizer.json.",
                 )
-        early, late = ([one for one in added if one.normalized is phase] for phase in (False, True))
-        self._looks_beside = any(one.single_word for one in added)
-        self._special_ids = np.array([one.id for one in added if one.special], np.uint32)
+        early, late = ([token for token in added if token.normalized is phase] for phase in (False, True))
+        self._looks_beside = any(token.single_word for token in added)
+        self._special_ids = np.array([token.id for token in added if token.special], np.uint32)
         self._early, self._late = (Finder(some, ()) if some else None for some in (early, late))
 
     def encode(self, renderings: Sequence[Rendering], owners: Sequence[int] | None = None) -> EncodedTexts:
         """Encodes renderings as ids and flags. `owners`: the number of each rendering's conversation, for messages. Raises
         ChatError."""
         owners = range(len(renderings)) if owners is None else owners
-        is_whole = [one.guarded is None or self._all_are_of_the_template(one) for one in renderings]
+        is_whole = [rendering.guarded is None or self._all_are_of_the_template(rendering) for rendering in renderings]
         whole = [one for one, is_one in zip(renderings, is_whole, strict=True) if is_one]
         whole_owners = [owner for owner, is_one in zip(owners, is_whole, strict=True) if is_one]
         ranges = [CharacterRange(i, start, end) for i, one in enumerate(whole) for _, start, end in one.parts]
@@ -69,17 +70,17 @@ class SegmentEncoder:
             return EncodedTexts(ids, flags, offsets)
         at_whole = iter(range(len(whole)))
         at_cut = self._cut([(renderings[i], owners[i]) for i, is_one in enumerate(is_whole) if not is_one])
-        found: list[tuple[Any, Any]] = []
+        encoded: list[tuple[Any, Any]] = []
         for is_one in is_whole:
             if is_one:
                 i = next(at_whole)
-                found.append((ids[offsets[i] : offsets[i + 1]], flags[offsets[i] : offsets[i + 1]]))
+                encoded.append((ids[offsets[i] : offsets[i + 1]], flags[offsets[i] : offsets[i + 1]]))
             else:
-                found.append(next(at_cut))
-        lengths = [len(one) for one, _ in found]
+                encoded.append(next(at_cut))
+        lengths = [len(one) for one, _ in encoded]
         return EncodedTexts(
-            np.concatenate([one for one, _ in found]),
-            np.concatenate([one for _, one in found]),
+            np.concatenate([one for one, _ in encoded]),
+            np.concatenate([one for _, one in encoded]),
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         )
 
@@ -92,7 +93,7 @@ class SegmentEncoder:
 
         Two empty lists if the positions are ambiguous: text also has the id of a special token (as characters outside the
         vocabulary do), or an added token matches depending on its surroundings."""
-        special = [one for one in self._segments(rendering.guarded or rendering.text) if one.id is not None]
+        special = [segment for segment in self._segments(rendering.guarded or rendering.text) if segment.id is not None]
         (places,) = np.nonzero(np.isin(ids, self._special_ids))
         if self._looks_beside or ids[places].tolist() != [one.id for one in special]:
             return [], []
@@ -106,29 +107,29 @@ class SegmentEncoder:
         texts: list[str] = []
         ranges: list[CharacterRange] = []
         text_owners: list[int] = []
-        cuts = [self._segments(one.guarded or "") for one, _ in renderings]
-        for (one, owner), segments in zip(renderings, cuts, strict=True):
+        cuts = [self._segments(rendering.guarded or "") for rendering, _ in renderings]
+        for (rendering, owner), segments in zip(renderings, cuts, strict=True):
             for segment in segments:
                 if segment.id is None:
-                    for _, start, end in one.parts:
+                    for _, start, end in rendering.parts:
                         start, end = max(start, segment.start), min(end, segment.end)
                         if start < end:
                             ranges.append(CharacterRange(len(texts), start - segment.start, end - segment.start))
-                    texts.append(one.text[segment.start : segment.end])
+                    texts.append(rendering.text[segment.start : segment.end])
                     text_owners.append(owner)
             if self._tokenizer.model is None:
-                self._check_independent(one, segments, owner)
+                self._check_independent(rendering, segments, owner)
         ids, flags, offsets = self._run(texts, ranges, text_owners, "as_text")
-        at = 0
-        for (one, _), segments in zip(renderings, cuts, strict=True):
+        i_text = 0
+        for (rendering, _), segments in zip(renderings, cuts, strict=True):
             some_ids, some_flags = [np.empty(0, np.uint32)], [np.empty(0, np.int8)]
             for segment in segments:
                 if segment.id is None:
-                    some_ids.append(ids[offsets[at] : offsets[at + 1]])
-                    some_flags.append(flags[offsets[at] : offsets[at + 1]])
-                    at += 1
+                    some_ids.append(ids[offsets[i_text] : offsets[i_text + 1]])
+                    some_flags.append(flags[offsets[i_text] : offsets[i_text + 1]])
+                    i_text += 1
                 else:
-                    inside = any(start < segment.end and end > segment.start for _, start, end in one.parts)
+                    inside = any(start < segment.end and end > segment.start for _, start, end in rendering.parts)
                     some_ids.append(np.array([segment.id], np.uint32))
                     some_flags.append(np.array([inside], np.int8))
             yield np.concatenate(some_ids), np.concatenate(some_flags)
@@ -155,23 +156,23 @@ class SegmentEncoder:
     def _segments(self, guarded: str) -> list[Stretch]:
         """Cuts the text with stand-ins at its special tokens as the tokenizer finds them: first those matched before normalizing,
         then the others in the gaps."""
-        found = list(self._early.spans(guarded)) if self._early else []
+        spans = list(self._early.spans(guarded)) if self._early else []
         if self._late:
             gaps, end = [], 0
-            for start, stop, _ in [*found, (len(guarded), len(guarded), None)]:
+            for start, stop, _ in [*spans, (len(guarded), len(guarded), None)]:
                 gaps.append((end, start))
                 end = stop
             for begin, stop in gaps:
-                found += [(begin + a, begin + b, one) for a, b, one in self._late.spans(guarded[begin:stop])]
-            found.sort(key=lambda span: span[0])
+                spans += [(begin + a, begin + b, token) for a, b, token in self._late.spans(guarded[begin:stop])]
+            spans.sort(key=lambda span: span[0])
         segments, end = [], 0
-        for start, stop, one in [*found, (len(guarded), len(guarded), None)]:
-            if one is not None and not one.special:
+        for start, stop, token in [*spans, (len(guarded), len(guarded), None)]:
+            if token is not None and not token.special:
                 continue
             if end < start:
                 segments.append(Stretch(end, start, None))
-            if one is not None:
-                segments.append(Stretch(start, stop, one.id))
+            if token is not None:
+                segments.append(Stretch(start, stop, token.id))
             end = stop
         return segments
 
@@ -182,8 +183,10 @@ class SegmentEncoder:
             "x" if one != other else one for one, other in zip(rendering.text, rendering.guarded or "", strict=True)
         )
         apart: list[int] = []
-        for one in segments:
-            alone = [one.id] if one.id is not None else self._tokenizer.encode(text[one.start : one.end])
+        for segment in segments:
+            alone = (
+                [segment.id] if segment.id is not None else self._tokenizer.encode(text[segment.start : segment.end])
+            )
             apart += alone
         if apart != self._tokenizer.encode(text, special="allow"):
             raise ChatError(

@@ -26,21 +26,21 @@ def templates_of(root: Path, name: str, directory: Path) -> dict[str, str]:
     """The chat templates of `encode.chat.template`: DEFAULT, and if a tokenizer has one, that for conversations with tools.
     `directory`: the tokenizer's. Raises ParamsError if there is none."""
     if name == OF_TOKENIZER:
-        found = chat_templates_of(directory)
-        if not found:
+        templates = chat_templates_of(directory)
+        if not templates:
             raise ParamsError(
                 "encode.chat.template",
                 f"the tokenizer has no chat template: {TOKENIZER_DIRECTORY} has none in {places_of_templates()}.",
                 f"Name one of {', '.join(NAMED)}, or a file.",
             )
-        if found.keys().isdisjoint((DEFAULT, TOOL_USE)):
+        if templates.keys().isdisjoint((DEFAULT, TOOL_USE)):
             raise ParamsError(
                 "encode.chat.template",
-                f"the tokenizer has the chat templates {', '.join(sorted(found))}, and none is named {DEFAULT} or "
+                f"the tokenizer has the chat templates {', '.join(sorted(templates))}, and none is named {DEFAULT} or "
                 f"{TOOL_USE}, so which one to take is not known.",
                 "Save the right one in a file, and name that file as the template.",
             )
-        return found
+        return templates
     if name in NAMED:
         return {DEFAULT: template_text(name)}
     path = root / name
@@ -82,11 +82,11 @@ def _with_variables(template: str, variables: Mapping[str, object]) -> str:
     """
     if not variables:
         return template
-    found = [
+    defaults = [
         f"{{% if {name} is not defined %}}{{% set {name} = {_literal(value)} %}}{{% endif %}}"
         for name, value in variables.items()
     ]
-    return "".join(found) + "\n" + template
+    return "".join(defaults) + "\n" + template
 
 
 def _literal(value: object) -> str:

@@ -44,7 +44,7 @@ class Guard:
         self._begins = frozenset(text[:n] for text in texts for n in range(1, len(text)))
         self._ends = frozenset(text[n:] for text in texts for n in range(1, len(text)))
         n = _PART_CHARACTERS_MAX
-        self._heads, self._tails = {one[:n] for one in self._ends}, {one[-n:] for one in self._begins}
+        self._heads, self._tails = {end[:n] for end in self._ends}, {begin[-n:] for begin in self._begins}
         self._part_max = max(map(len, texts), default=1) - 1
         self.marks: tuple[str, str] = self._two(beside)
         self._pattern = _search(texts, self._tails, self._heads, self.marks)
@@ -68,11 +68,11 @@ class Guard:
         stand_ins: dict[str, str] = {}
         first: list[int | None] = []
 
-        def replace(string: str, at: int) -> str:
-            character = string[at]
+        def replace(string: str, i: int) -> str:
+            character = string[i]
             if character not in stand_ins:
                 stand_ins[character] = next(unused)
-            return f"{string[:at]}{stand_ins[character]}{string[at + 1 :]}"
+            return f"{string[:i]}{stand_ins[character]}{string[i + 1 :]}"
 
         def guard(value: Any, place: int | None, is_role: bool = False) -> Any:
             if isinstance(value, str):
@@ -81,11 +81,11 @@ class Guard:
                     first.append(place)
                 return changed
             if isinstance(value, list):
-                return [guard(one, place) for one in value]
+                return [guard(element, place) for element in value]
             if isinstance(value, dict):
                 return {
-                    key if key in self._words else guard(key, place): guard(one, place, key == "role")
-                    for key, one in value.items()
+                    key if key in self._words else guard(key, place): guard(element, place, key == "role")
+                    for key, element in value.items()
                 }
             return value
 
@@ -100,31 +100,31 @@ class Guard:
         while spans := self._whole.spans(text):  # overlapping ones need several rounds
             done, pieces = 0, []
             for start, stop, _ in spans:
-                found = text[start:stop]
-                at = len(found) - len(found.lstrip() or found)
-                pieces += [text[done:start], replace(found, at)]
+                token_text = text[start:stop]
+                i = len(token_text) - len(token_text.lstrip() or token_text)
+                pieces += [text[done:start], replace(token_text, i)]
                 done = stop
             text = "".join([*pieces, text[done:]])
         if text in self._words:
             return text
-        for at in self._at_ends(text):
-            text = replace(text, at)
+        for i in self._at_ends(text):
+            text = replace(text, i)
         return text
 
     def _at_ends(self, text: str) -> set[int]:
         """Yields where the text, with or without surrounding white space, begins or ends with a part of a special token that the
         template could complete."""
-        found = set()
+        positions = set()
         few = range(1, _PART_CHARACTERS_MAX + 1)  # looked at first, since nearly all texts differ there
         for stripped in {text, text.lstrip()}:
             most = range(1, min(self._part_max, len(stripped)) + 1)
             if any(stripped[:n] in self._heads for n in few) and any(stripped[:n] in self._ends for n in most):
-                found.add(len(text) - len(stripped))
+                positions.add(len(text) - len(stripped))
         for stripped in {text, text.rstrip()}:
             most = range(1, min(self._part_max, len(stripped)) + 1)
             if any(stripped[-n:] in self._tails for n in few) and any(stripped[-n:] in self._begins for n in most):
-                found.add(len(stripped) - 1)
-        return found
+                positions.add(len(stripped) - 1)
+        return positions
 
     def _two(self, text: str) -> tuple[str, str]:
         unused = _unused(text)
@@ -140,12 +140,12 @@ def _unused(text: str) -> Iterator[str]:
 def _search(texts: list[str], tails: Iterable[str], heads: Iterable[str], marks: tuple[str, str]) -> str:
     """A pattern for RE2 that finds in JSON all text that may need guarding, with some false hits. `tails`, `heads`: the ends
     and beginnings of strings that may need guarding."""
-    found = [*map(_escaped, texts), *marks]
+    alternatives = [*map(_escaped, texts), *marks]
     if tails:
-        found.append(f'(?:{"|".join(map(_escaped, sorted(tails)))}){_SPACE}"')
+        alternatives.append(f'(?:{"|".join(map(_escaped, sorted(tails)))}){_SPACE}"')
     if heads:
-        found.append(f'"{_SPACE}(?:{"|".join(map(_escaped, sorted(heads)))})')
-    return "|".join(found)
+        alternatives.append(f'"{_SPACE}(?:{"|".join(map(_escaped, sorted(heads)))})')
+    return "|".join(alternatives)
 
 
 def _escaped(text: str) -> str:

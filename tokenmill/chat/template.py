@@ -139,12 +139,12 @@ class ChatTemplate:
             trace = trace.tb_next
         return self._named(line)
 
-    def place_at(self, messages: Sequence[Any], tools: Sequence[Any] | None, at: int) -> str:
+    def place_at(self, messages: Sequence[Any], tools: Sequence[Any] | None, position: int) -> str:
         """Names the place that writes the character `at` of the rendered text: the template, and the line if known."""
         pieces = self._template.generate(self._values(messages, tools, ("", ""), False))
         for piece in pieces:
-            at -= len(piece)
-            if at < 0:
+            position -= len(piece)
+            if position < 0:
                 frame = pieces.gi_yieldfrom.gi_frame  # type: ignore[attr-defined]
                 return self._named(self._template.get_corresponding_lineno(frame.f_lineno))
         return self._named(None)
@@ -155,14 +155,14 @@ class ChatTemplate:
 
 def _asked(tree: jinja2.nodes.Template) -> set[str]:
     """The names that a template tests, as in `{% if bos_token %}`, and so can do without."""
-    asked: list[jinja2.nodes.Node] = [one.test for one in tree.find_all(jinja2.nodes.If)]
-    asked += [one.test for one in tree.find_all(jinja2.nodes.CondExpr)]
-    asked += tree.find_all(
+    tested: list[jinja2.nodes.Node] = [node.test for node in tree.find_all(jinja2.nodes.If)]
+    tested += [node.test for node in tree.find_all(jinja2.nodes.CondExpr)]
+    tested += tree.find_all(
         (jinja2.nodes.Test, jinja2.nodes.Compare, jinja2.nodes.And, jinja2.nodes.Or, jinja2.nodes.Not)
     )
-    asked += [one for one in tree.find_all(jinja2.nodes.Filter) if one.name in ("default", "d")]
-    names = [name for one in asked for name in (one, *one.find_all(jinja2.nodes.Name))]
-    return {one.name for one in names if isinstance(one, jinja2.nodes.Name)}
+    tested += [node for node in tree.find_all(jinja2.nodes.Filter) if node.name in ("default", "d")]
+    names = [name for node in tested for name in (node, *node.find_all(jinja2.nodes.Name))]
+    return {node.name for node in names if isinstance(node, jinja2.nodes.Name)}
 
 
 def _looked_for(node: jinja2.nodes.Node, is_written: bool) -> Iterator[str]:
@@ -187,17 +187,17 @@ def regions(marked: str, marks: tuple[str, str]) -> Regions:
     parts: list[str] = []
     generated = []
     opened: list[int] = []
-    at = 0
+    position = 0
     for i, part in enumerate(marked.split(begin)):
         if i:
-            opened.append(at)
+            opened.append(position)
         for j, text in enumerate(part.split(end)):
             if j:
                 if not opened:
                     raise ValueError("it writes the end of a generated region without its beginning")
-                generated.append((opened.pop(), at))
+                generated.append((opened.pop(), position))
             parts.append(text)
-            at += len(text)
+            position += len(text)
     if opened:
         raise ValueError("it writes the beginning of a generated region without its end")
     return Regions("".join(parts), sorted(generated))

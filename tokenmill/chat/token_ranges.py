@@ -58,7 +58,12 @@ def _by_bytes(
     starts = _starts_of(tokenizer.token_lengths, ids.values.to_numpy())
     begins = starts[ids.offsets.to_numpy()]  # of the concatenated texts
     prepared = _Prepared(tokenizer, special)
-    wanted = np.array([(one.text, *prepared.bytes_of(texts[one.text], one.start, one.end)) for one in ranges])
+    wanted = np.array(
+        [
+            (token_range.text, *prepared.bytes_of(texts[token_range.text], token_range.start, token_range.end))
+            for token_range in ranges
+        ]
+    )
     first_bytes, end_bytes = (begins[wanted[:, 0]] + wanted[:, i] for i in (1, 2))
     return starts.searchsorted(first_bytes, "right") - 1, starts.searchsorted(end_bytes, "left")
 
@@ -80,7 +85,7 @@ class _Prepared:
         model = tokenizer.model
         assert model is not None
         self._tokenizer, self._special = tokenizer, special
-        self._takes_space = any(one.has_flags for one in model.added)
+        self._takes_space = any(token.has_flags for token in model.added)
         self._not_if_ascii = not model.add_prefix_space and not self._takes_space
         self._never = self._not_if_ascii and not model.nfc
 
@@ -111,12 +116,14 @@ def _by_characters(
     begins = ids.offsets.to_numpy()
     firsts, stops = [], []
     known: dict[int, Any] = {}
-    for one in ranges:
-        if one.text not in known:
-            known = {one.text: np.array(tokenizer.character_spans(texts[one.text], special)).reshape(-1, 2)}
-        spans = known[one.text]
-        (overlapping,) = np.nonzero((spans[:, 0] < one.end) & (spans[:, 1] > one.start))
+    for token_range in ranges:
+        if token_range.text not in known:
+            known = {
+                token_range.text: np.array(tokenizer.character_spans(texts[token_range.text], special)).reshape(-1, 2)
+            }
+        spans = known[token_range.text]
+        (overlapping,) = np.nonzero((spans[:, 0] < token_range.end) & (spans[:, 1] > token_range.start))
         if len(overlapping):
-            firsts.append(begins[one.text] + overlapping[0])
-            stops.append(begins[one.text] + overlapping[-1] + 1)
+            firsts.append(begins[token_range.text] + overlapping[0])
+            stops.append(begins[token_range.text] + overlapping[-1] + 1)
     return firsts, stops

@@ -19,7 +19,7 @@ def turn_tokens(added: Iterable[AddedToken], written: str) -> frozenset[str]:
     >>> sorted(turn_tokens(added, "{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}<think>"))
     ['<|end|>', '<|user|>']
     """
-    texts = dict.fromkeys(one.text for one in added if not one.special)
+    texts = dict.fromkeys(token.text for token in added if not token.special)
     tags = {text for one in texts if one.startswith("</") for text in (one, "<" + one[2:])}
     paired = {tag for tag in tags if tag.replace("</", "<") in texts and "</" + tag.replace("</", "<")[1:] in texts}
     return frozenset(

@@ -137,7 +137,7 @@ def _build(asked: argparse.Namespace) -> Answer:
 
 
 def _time_line(seconds: float, summaries: Sequence[StageSummary]) -> str:
-    in_stages = sum(one.seconds or 0 for one in summaries)
+    in_stages = sum(summary.seconds or 0 for summary in summaries)
     return f"time     {seconds:.1f} s, of which {max(seconds - in_stages, 0):.1f} are Prefect's, DVC's and the start's"
 
 

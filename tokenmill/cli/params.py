@@ -53,7 +53,7 @@ def _near(name: str) -> str:
     from tokenmill.project.parameters import keys, sections
 
     last = name.rpartition(".")[2]
-    same = [one for one in keys() if one.rpartition(".")[2] == last]
+    same = [key for key in keys() if key.rpartition(".")[2] == last]
     return f" Did you mean {' or '.join(same)}?" if same else did_you_mean(name, [*keys(), *sections()])
 
 

@@ -71,6 +71,6 @@ def _doctor(_asked: argparse.Namespace) -> Answer:
     except ParamsError:
         root = None
     findings = examine(root)
-    is_wrong = any(one.state == "wrong" for one in findings)
-    result = {"is_wrong": is_wrong, "checks": [dataclasses.asdict(one) for one in findings]}
+    is_wrong = any(finding.state == "wrong" for finding in findings)
+    result = {"is_wrong": is_wrong, "checks": [dataclasses.asdict(finding) for finding in findings]}
     return text(result, lines_of(findings), EXIT_NO if is_wrong else EXIT_DONE)

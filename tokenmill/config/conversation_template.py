@@ -28,17 +28,17 @@ def parse_part(part: str) -> TemplatePart:
     ('{a}',)
     """
     texts, columns, start = [""], [], 0
-    for found in _PIECE.finditer(part):
-        texts[-1] += part[start : found.start()]
-        start = found.end()
-        if found[1] is not None:
-            columns.append(found[1])
+    for match in _PIECE.finditer(part):
+        texts[-1] += part[start : match.start()]
+        start = match.end()
+        if match[1] is not None:
+            columns.append(match[1])
             texts.append("")
-        elif len(found[0]) == 2:
-            texts[-1] += found[0][0]
+        elif len(match[0]) == 2:
+            texts[-1] += match[0][0]
         else:
             raise ValueError(
-                f"found {part!r:.80} with a single {found[0]} at character {found.start()}; allowed: a column in braces, like "
+                f"found {part!r:.80} with a single {match[0]} at character {match.start()}; allowed: a column in braces, like "
                 "{input}, and {{ or }} for a brace itself"
             )
     texts[-1] += part[start:]
@@ -47,10 +47,10 @@ def parse_part(part: str) -> TemplatePart:
 
 def _as_parts(value: object) -> object:
     parts = [value] if isinstance(value, str) else value
-    if not isinstance(parts, list) or not parts or not all(isinstance(one, str) and one for one in parts):
+    if not isinstance(parts, list) or not parts or not all(isinstance(part, str) and part for part in parts):
         raise ValueError(f"found {'null' if value is None else f'{value!r:.80}'}; allowed: a text, or a list of texts")
-    for one in parts:
-        parse_part(one)
+    for part in parts:
+        parse_part(part)
     return parts
 
 

@@ -165,7 +165,7 @@ class Encode(Section):
     def set_formats(self, sources: Iterable[DocumentSource]) -> list[str]:
         """The formats of the file sets. Parquet is left out if the documents' own files would equal its set: without splits,
         shuffle, packing, weights of sources, and a number of parts."""
-        is_mixed = any((one.epochs, one.tokens) != (1.0, None) for one in sources)
+        is_mixed = any((source.epochs, source.tokens) != (1.0, None) for source in sources)
         asked = (self.shuffle, self.pack, self.min_parts)
         is_arranged = bool(self.splits) or is_mixed or any(one is not None for one in asked)
         return [one for one in self.formats if one != "parquet" or is_arranged]

@@ -64,13 +64,13 @@ class Gate:
     number: float
     is_relative: bool
 
-    def holds(self, found: float, published: float | None = None) -> bool:
+    def holds(self, value: float, published: float | None = None) -> bool:
         """Whether the measure keeps the limit. `published`: the measure of the published version; needed if `is_relative`.
 
         >>> parse_gate("unused_tokens_share <= 0.02").holds(0.03)
         False
         """
-        return _COMPARE[self.sign](found, self.limit(published))
+        return _COMPARE[self.sign](value, self.limit(published))
 
     def limit(self, published: float | None = None) -> float:
         """The number to compare the measure with."""
@@ -86,20 +86,20 @@ def parse_gate(text: str) -> Gate:
     >>> parse_gate("bytes_per_token.lang.de >= 0.95 * published").measure
     'bytes_per_token.lang.de'
     """
-    found = _GATE.fullmatch(text.strip())
-    if found is None or not math.isfinite(float(found["number"])):
+    match = _GATE.fullmatch(text.strip())
+    if match is None or not math.isfinite(float(match["number"])):
         raise ValueError(
             f"found {text!r}; allowed: MEASURE SIGN NUMBER, with a sign of {', '.join(_COMPARE)}, like "
             "'bytes_per_token.overall >= 4.0', or with NUMBER * published, like 'bytes_per_token.overall >= 0.95 * published'"
         )
-    root, _, part = found["measure"].partition(".")
+    root, _, part = match["measure"].partition(".")
     if root not in MEASURES:
         hint = did_you_mean(root, MEASURES).rstrip("?").replace(" Did you mean", "; did you mean")
         hint = f"{hint}?" if hint else ""
-        raise ValueError(f"found the measure {found['measure']!r} in {text!r}; allowed: {', '.join(MEASURES)}{hint}")
+        raise ValueError(f"found the measure {match['measure']!r} in {text!r}; allowed: {', '.join(MEASURES)}{hint}")
     parts = PARTS.get(root, ("",))
     kind, _, name = part.partition(".")
     if part not in parts and not (name and f"{kind}.NAME" in parts):
         allowed = ", ".join(f"{root}.{one}" if one else root for one in parts)
-        raise ValueError(f"found the measure {found['measure']!r} in {text!r}; allowed: {allowed}")
-    return Gate(text.strip(), found["measure"], found["sign"], float(found["number"]), found["of"] is not None)
+        raise ValueError(f"found the measure {match['measure']!r} in {text!r}; allowed: {allowed}")
+    return Gate(text.strip(), match["measure"], match["sign"], float(match["number"]), match["of"] is not None)

@@ -57,7 +57,7 @@ def _read_yaml(path: Path) -> Any:
     refuse_unusable_path(path.absolute().parent)
     try:
         text = read(path).decode()
-        found = _parsed(text)
+        content = _parsed(text)
         for i, line in enumerate(text.splitlines(), 1):
             refuse_password(f"{path}, line {i}", _COMMENT.sub("", line))
     except OSError as error:
@@ -69,9 +69,11 @@ def _read_yaml(path: Path) -> Any:
     except YAMLError as error:
         words = f"{error}. Shorten it." if isinstance(error, BoundsError) else mistake(text, error)
         raise ParamsError(path, words, code="TM104") from None
-    if not isinstance(found, dict):
-        raise ParamsError(path, f"expected the sections {', '.join(_keys(Params))}; found {found!r:.60}.", code="TM104")
-    return found
+    if not isinstance(content, dict):
+        raise ParamsError(
+            path, f"expected the sections {', '.join(_keys(Params))}; found {content!r:.60}.", code="TM104"
+        )
+    return content
 
 
 @lru_cache(maxsize=1)  # a build checks before and after each stage for changes, and parsing takes 30 ms
@@ -152,7 +154,7 @@ def _section_of(location: tuple[str | int, ...]) -> Any:
 def _choices(location: tuple[str | int, ...]) -> list[str]:
     """The values that a key may have, where they are a few words."""
     kind = dict(fields_of(_section_of(location)))[str(location[-1])].annotation
-    return [str(one) for one in get_args(kind)] if get_origin(kind) is Literal else []
+    return [str(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []
 
 
 def _keys(model: Any) -> list[str]:

@@ -76,14 +76,14 @@ def read_pin(root: Path) -> Pin | None:
     return read_lock(root).tokenizer
 
 
-def pinned(root: Path, asked: TokenizerSource) -> Pin:
+def pinned(root: Path, wanted: TokenizerSource) -> Pin:
     """The pin of the tokenizer that params.yaml asks for. Raises VersionsError if tokenmill.lock pins none or another one."""
     pin = read_pin(root)
-    if pin is None or pin.asked != asked:
+    if pin is None or pin.asked != wanted:
         found = "nothing" if pin is None else words_for(pin.asked)
         raise VersionsError(
             LOCK_FILE,
-            f"params.yaml asks for {words_for(asked)}, but {found} is pinned.",
+            f"params.yaml asks for {words_for(wanted)}, but {found} is pinned.",
             f"Run `tokenmill build` or `tokenmill pin`, and commit {LOCK_FILE}.",
         )
     return pin

@@ -171,18 +171,20 @@ class Params(Section):
         return [
             DocumentSource(
                 name,
-                tuple(one.glob),
-                one.text_column or source.text_column,
-                id_column_of(one, source),
-                one.text_separator if "text_separator" in one.model_fields_set else source.text_separator,
-                one.special_tokens_in_text or special,
-                one.epochs or (1.0 if one.tokens is None else None),
-                one.tokens,
-                conversations_of(one, source),
-                one.format if "format" in one.model_fields_set else source.format,
-                tuple(source.keep_columns if one.keep_columns is None else one.keep_columns),
+                tuple(named_source.glob),
+                named_source.text_column or source.text_column,
+                id_column_of(named_source, source),
+                named_source.text_separator
+                if "text_separator" in named_source.model_fields_set
+                else source.text_separator,
+                named_source.special_tokens_in_text or special,
+                named_source.epochs or (1.0 if named_source.tokens is None else None),
+                named_source.tokens,
+                conversations_of(named_source, source),
+                named_source.format if "format" in named_source.model_fields_set else source.format,
+                tuple(source.keep_columns if named_source.keep_columns is None else named_source.keep_columns),
             )
-            for name, one in named
+            for name, named_source in named
         ]
 
     def licenses(self) -> dict[str | None, list[str]]:
@@ -218,12 +220,12 @@ class Params(Section):
     @classmethod
     def _tools_only_with_messages(cls, sources: dict[str, NamedSource], info: ValidationInfo) -> dict[str, NamedSource]:
         source: Any = info.data.get("source")
-        for name, one in sources.items() if source is not None else ():
-            found = conversations_of(one, source)
-            if one.tools_column is not None and (found is None or found.template is not None):
+        for name, named_source in sources.items() if source is not None else ():
+            conversations = conversations_of(named_source, source)
+            if named_source.tools_column is not None and (conversations is None or conversations.template is not None):
                 raise ValueError(
-                    f"found tools_column {one.tools_column!r} for {name} without messages_column; allowed: with messages_column or "
-                    "pair, or null"
+                    f"found tools_column {named_source.tools_column!r} for {name} without messages_column; allowed: with "
+                    "messages_column or pair, or null"
                 )
         return sources
 
@@ -251,8 +253,13 @@ class Params(Section):
         source, sources = info.data.get("source"), info.data.get("sources")
         if source is None or sources is None:
             return encode  # the error of source or sources is reported already
-        found = {name: conversations_of(one, source) for name, one in sources.items()} or {"": source.conversations}
-        texts, chats = ([name for name, one in found.items() if (one is None) == is_text] for is_text in (True, False))
+        conversations_by_source = {
+            name: conversations_of(conversations, source) for name, conversations in sources.items()
+        } or {"": source.conversations}
+        texts, chats = (
+            [name for name, conversations in conversations_by_source.items() if (conversations is None) == is_text]
+            for is_text in (True, False)
+        )
         if texts and chats:
             raise ValueError(
                 f"found conversations in {', '.join(chats)} and texts in {', '.join(texts)}; allowed: either in all sources, since "
@@ -268,10 +275,14 @@ class Params(Section):
                 "found chat with documents that are texts; allowed: chat: null, or conversations: set messages_column or template "
                 "of source"
             )
-        pairs = [name for name, one in found.items() if one is not None and one.pair is not None]
+        pairs = [
+            name
+            for name, conversations in conversations_by_source.items()
+            if conversations is not None and conversations.pair is not None
+        ]
         turns = "together" if encode.chat is None else encode.chat.turns
-        if pairs and len(pairs) < len(found):
-            others = [name for name in found if name not in pairs]
+        if pairs and len(pairs) < len(conversations_by_source):
+            others = [name for name in conversations_by_source if name not in pairs]
             raise ValueError(
                 f"found preference pairs (pair) in {', '.join(pairs)}, and none in {', '.join(others)}; allowed: pairs in all "
                 "sources, or in none"

@@ -301,16 +301,18 @@ def id_column_of(one: NamedSource, source: Source) -> str | None:
     return one.id_column if "id_column" in one.model_fields_set else source.id_column
 
 
-def conversations_of(one: NamedSource, source: Source) -> Conversations | None:
+def conversations_of(named_source: NamedSource, source: Source) -> Conversations | None:
     """How rows of a named source become conversations: by its own keys, or else by those of `source`."""
-    if one.template is not None:
-        return _conversations(None, None, one.template)
-    if pair := one.pair or (source.pair if one.messages_column is None else None):
-        return _conversations(None, one.tools_column or source.tools_column, None, pair)
-    if one.messages_column is None and source.messages_column is None:
+    if named_source.template is not None:
+        return _conversations(None, None, named_source.template)
+    if pair := named_source.pair or (source.pair if named_source.messages_column is None else None):
+        return _conversations(None, named_source.tools_column or source.tools_column, None, pair)
+    if named_source.messages_column is None and source.messages_column is None:
         return source.conversations
     return _conversations(
-        one.messages_column or source.messages_column, one.tools_column or source.tools_column, template=None
+        named_source.messages_column or source.messages_column,
+        named_source.tools_column or source.tools_column,
+        template=None,
     )
 
 

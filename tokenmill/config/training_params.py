@@ -192,7 +192,7 @@ class TrainVocab(Section):
     def _smaller_than_the_first(cls, sizes: list[int], info: ValidationInfo) -> list[int]:
         smallest, _ = _smallest(info)
         largest = info.data.get("vocab_size")
-        if wrong := [one for one in sizes if one < smallest or (largest is not None and one > largest)]:
+        if wrong := [size for size in sizes if size < smallest or (largest is not None and size > largest)]:
             raise ValueError(
                 f"found {wrong[0]}; allowed: {smallest} to vocab_size ({largest or 'which is wrong, too'})"
             )
@@ -287,12 +287,12 @@ class TrainVocab(Section):
         return token
 
 
-def unused_counts(count: Count, asked: TrainVocab) -> Iterator[str]:
+def unused_counts(count: Count, train_vocab: TrainVocab) -> Iterator[str]:
     """Sentences about counts that the documents are counted for, and that the vocabulary does not use."""
-    if count.superwords is not None and asked.superwords is None:
+    if count.superwords is not None and train_vocab.superwords is None:
         yield (
             "count.superwords is counted but not used, so no token has several words. Set train_vocab.superwords, such as "
             "{transition: 0.8, words_max: 4}, or count.superwords: null."
         )
-    if count.by is not None and asked.parity is None:
+    if count.by is not None and train_vocab.parity is None:
         yield "count.by is counted but not used. Set train_vocab.parity, such as {variant: base}, or count.by: null."

@@ -49,28 +49,30 @@ class Beside:
         wanted = self._wanted = batch.rows().to_numpy()
         while len(wanted):
             n_known = int(np.searchsorted(wanted, self._rows[-1], side="right")) if len(self._rows) else 0
-            more = None if n_known else next(self._found, None)
-            if more is None:
+            batch_of_values = None if n_known else next(self._found, None)
+            if batch_of_values is None:
                 yield self._taken(wanted[: n_known or None])
                 wanted = wanted[n_known or len(wanted) :]
             else:
-                self._rows, self._values = more.rows().to_numpy(), self._value_of(more)
+                self._rows, self._values = batch_of_values.rows().to_numpy(), self._value_of(batch_of_values)
 
     def _taken(self, rows: npt.NDArray[np.int64]) -> pa.LargeStringArray:
         """The values of these rows."""
-        at = np.searchsorted(self._rows, rows)
-        is_there = at < len(self._rows)
-        is_there[is_there] = self._rows[at[is_there]] == rows[is_there]
+        positions = np.searchsorted(self._rows, rows)
+        is_there = positions < len(self._rows)
+        is_there[is_there] = self._rows[positions[is_there]] == rows[is_there]
         if not is_there.all():
             raise self._missing(int(rows[np.argmin(is_there)]), self._expected)
-        return self._values.take(pa.array(at))
+        return self._values.take(pa.array(positions))
 
     def _read(self, piece: int) -> Iterator[Batch]:
-        one = self._unit.pieces[piece]
-        if not one.shard.kind.has_columns:
-            raise CorpusError(one.shard.name, f"a file of plain text has no column {self._column}.", self._advice)
+        input_piece = self._unit.pieces[piece]
+        if not input_piece.shard.kind.has_columns:
+            raise CorpusError(
+                input_piece.shard.name, f"a file of plain text has no column {self._column}.", self._advice
+            )
         try:  # a missing value is reported when it is needed; other bad documents are left out anyway
-            yield from read_batches(one.shard, self._reading, one.part, self._found_bad, self._limits)
+            yield from read_batches(input_piece.shard, self._reading, input_piece.part, self._found_bad, self._limits)
         except ColumnError as error:
             raise CorpusError(f"{error.words} {self._advice}") from None
 

@@ -144,7 +144,7 @@ def _of_conversations(batch: Batch, rows: pa.RecordBatch) -> list[pa.Array]:
     """The columns that the index has only for conversations."""
     n_messages = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
     if batch.messages is not None:
-        found = [len(_CONVERSATION.decode(one).messages) for one in batch.messages.to_pylist()]
+        found = [len(_CONVERSATION.decode(message).messages) for message in batch.messages.to_pylist()]
         n_messages = pa.array(found, pa.int32())
     return [*trained(rows["loss_mask"]), n_messages]
 
@@ -254,7 +254,7 @@ def _in_dataset(
     file: str,
     first_token: int,
     splits: Mapping[str, float],
-    more: Mapping[str, pa.Array],
+    further_columns: Mapping[str, pa.Array],
     shape: pa.Schema,
 ) -> pa.Table:
     """Turns the rows of a unit's index into rows of the dataset's index. `first_token`: the unit's first position in the
@@ -266,7 +266,7 @@ def _in_dataset(
         "file": pa.repeat(file, batch.num_rows),
         "first_token": pc.subtract(ends, batch["n_tokens"]),
         **{name: batch[name] for name in batch.schema.names if name in shape.names and name not in ("id", "row")},
-        **more,
+        **further_columns,
     }
     if splits:
         columns["split"] = pa.array(list(splits), pa.string()).take(pa.array(split_of(split_keys(batch), splits)))

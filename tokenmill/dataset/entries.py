@@ -87,7 +87,7 @@ class OutputShard(Record):
     @property
     def pieces(self) -> list[tuple[str, int]]:
         """The input file and first row of each piece of its unit."""
-        return [(one.name, one.first_row) for one in self.rows]
+        return [(row.name, row.first_row) for row in self.rows]
 
 
 class Origin(Record):

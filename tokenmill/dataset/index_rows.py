@@ -29,13 +29,13 @@ def index_rows(path: Path, wanted: range) -> pa.Table:
 def write_with_lengths(old: Path, new: Path, lengths: npt.NDArray[np.int64]) -> None:
     """Writes a document index again. `lengths`: the numbers of tokens that its documents have now. Raises ValidationError."""
     first_tokens = np.cumsum(lengths) - lengths
-    at = 0
+    n_rows = 0
     with _opened(old) as file, naming(new), index_writer(new, file.schema_arrow) as writer:
         for i in range(file.num_row_groups):
             rows = file.read_row_group(i)
-            some = slice(at, at := at + len(rows))
+            group = slice(n_rows, n_rows := n_rows + len(rows))
             writer.write_table(
-                with_column(with_column(rows, "n_tokens", lengths[some]), "first_token", first_tokens[some])
+                with_column(with_column(rows, "n_tokens", lengths[group]), "first_token", first_tokens[group])
             )
 
 

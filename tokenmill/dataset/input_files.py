@@ -28,15 +28,15 @@ def inputs_of(manifest: Manifest, root: Path) -> tuple[list[Shard], list[str]]:
     PassingError."""
     shards, missing = [], []
     sources = manifest.document_sources()
-    stored = stored_objects([one.name for one in manifest.inputs if is_url(one.name)])
-    for one in manifest.inputs:
-        path = stored.get(one.name) if is_url(one.name) else root / one.name
+    stored = stored_objects([input_file.name for input_file in manifest.inputs if is_url(input_file.name)])
+    for input_file in manifest.inputs:
+        path = stored.get(input_file.name) if is_url(input_file.name) else root / input_file.name
         if isinstance(path, StoredObject):
-            shards.append(Shard(path, one.name, path.n_bytes, sources.get(one.name)))
+            shards.append(Shard(path, input_file.name, path.n_bytes, sources.get(input_file.name)))
         elif path is not None and path.is_file():
-            shards.append(Shard(path, one.name, path.stat().st_size, sources.get(one.name)))
+            shards.append(Shard(path, input_file.name, path.stat().st_size, sources.get(input_file.name)))
         else:
-            missing.append(one.name)
+            missing.append(input_file.name)
     return shards, missing
 
 
@@ -49,9 +49,9 @@ def parts_of(
     where the file's format has no beginning, and OSError.
     """
     digest = hashlib.sha256()
-    first_lines = [one.first_line for one in rows]
+    first_lines = [row.first_line for row in rows]
     starts = [0]
-    n_lines = at = 0
+    n_lines = n_bytes = 0
     is_cut = len(rows) > 1
     with open_shard(shard) as file:
         while (block := file.read(_BLOCK_BYTES)) and not stopped():
@@ -61,9 +61,9 @@ def parts_of(
                 for line in first_lines[len(starts) :]:  # line n begins behind the line feed number n - 1
                     if not n_lines < line - 1 <= n_lines + len(ends):
                         break
-                    starts.append(at + int(ends[line - 2 - n_lines]) + 1)
+                    starts.append(n_bytes + int(ends[line - 2 - n_lines]) + 1)
                 n_lines += len(ends)
-            at += len(block)
+            n_bytes += len(block)
     sha256 = digest.hexdigest()
     if not is_cut:
         return sha256, [None]
@@ -76,10 +76,10 @@ def parts_of(
             f"the manifest says that a part begins at line {line}; the file has fewer lines.",
             "Run `tokenmill build`.",
         )
-    spans = pairwise([*starts, at])
+    spans = pairwise([*starts, n_bytes])
     return sha256, [
-        ShardRange(start, stop, stop - start, one.first_row, one.first_line)
-        for (start, stop), one in zip(spans, rows, strict=True)
+        ShardRange(start, stop, stop - start, row.first_row, row.first_line)
+        for (start, stop), row in zip(spans, rows, strict=True)
     ]
 
 
@@ -90,17 +90,17 @@ def _row_groups(shard: Shard, rows: Sequence[InputRows]) -> list[ShardRange]:
         raise ValidationError(shard.name, f"cannot be read: {error}.", "Copy or make it again.") from None
     n_rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
     groups = {int(row): i for i, row in reversed(list(enumerate(np.cumsum([0, *n_rows]))))}
-    if odd := [one.first_row for one in rows if one.first_row not in groups]:
+    if odd := [row.first_row for row in rows if row.first_row not in groups]:
         raise ValidationError(
             shard.name,
             f"the manifest says that a part begins at row {odd[0]}; no row group does.",
             "Run `tokenmill build`.",
         )
-    starts = [groups[one.first_row] for one in rows]
+    starts = [groups[row.first_row] for row in rows]
     sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
     return [
-        ShardRange(start, stop, sum(sizes[start:stop]), one.first_row, 1)
-        for (start, stop), one in zip(pairwise([*starts, len(n_rows)]), rows, strict=True)
+        ShardRange(start, stop, sum(sizes[start:stop]), row.first_row, 1)
+        for (start, stop), row in zip(pairwise([*starts, len(n_rows)]), rows, strict=True)
     ]
 
 

@@ -46,13 +46,13 @@ class KeptColumns:
     def of(self, batch: Batch) -> Iterator[pa.LargeStringArray]:
         """The values of each document of a batch, in order, some at a time. Raises CorpusError for a document without them."""
         start = 0
-        for found in self._beside.of(batch):
-            for i, row in enumerate(_decoded(found), start):
+        for values in self._beside.of(batch):
+            for i, row in enumerate(_decoded(values), start):
                 for kinds, value in zip(self.kinds.values(), row, strict=True):
                     if value is not None and (kind := _KINDS[type(value)]) not in kinds:
                         kinds[kind] = self._unit.pieces[batch.piece(i)].shard.name
-            start += len(found)
-            yield found
+            start += len(values)
+            yield values
 
 
 def kept_of(unit: Unit, limits: Limits) -> KeptColumns | None:
@@ -104,16 +104,16 @@ def kept_values(
     if kept is None:
         return columns
     for name, values in zip(names, zip(*_decoded(kept), strict=True), strict=False):
-        plain: list[Any] = [float.fromhex(one[0]) if isinstance(one, list) else one for one in values]
+        plain: list[Any] = [float.fromhex(value[0]) if isinstance(value, list) else value for value in values]
         if types[name] == pa.float64():
-            wrong = next((one for one in plain if isinstance(one, int) and float(one) != one), None)
+            wrong = next((value for value in plain if isinstance(value, int) and float(value) != value), None)
             if wrong is not None:
                 raise CorpusError(
                     f"column {name!r}",
                     f"expected integers that are exact as numbers of 64 bits, since others have a fraction; found {wrong}.",
                     "Convert the column in the files, or take it out of source.keep_columns.",
                 )
-            plain = [None if one is None else float(one) for one in plain]
+            plain = [None if value is None else float(value) for value in plain]
         columns[name] = pa.array(plain, types[name])
     return columns
 

@@ -148,7 +148,7 @@ class Manifest(Record):
 
     def set_files(self) -> list[TableFile]:
         """All files of the file sets, and the blend files."""
-        return [file for one in self.sets for file in one.files] + self.blends
+        return [file for file_set in self.sets for file in file_set.files] + self.blends
 
     def as_json(self) -> str:
         """The text of manifest.json."""
@@ -212,13 +212,13 @@ class Manifest(Record):
     def has_ids(self) -> bool:
         """Whether documents have ids of their own; otherwise their ids are rows."""
         readings = [*self.sources, *([] if self.source is None else [self.source])]
-        return any(one.id_column is not None for one in readings)
+        return any(reading.id_column is not None for reading in readings)
 
     @property
     def kept_columns(self) -> list[str]:
         """The columns of input files that the document index keeps, of all sources."""
         readings = [*self.sources, *([] if self.source is None else [self.source])]
-        return list(dict.fromkeys(name for one in readings for name in one.keep_columns))
+        return list(dict.fromkeys(name for reading in readings for name in reading.keep_columns))
 
     def document_sources(self) -> dict[str, DocumentSource]:
         """The source of each input file, by the file's name; empty for format 3, which does not record it."""
@@ -227,20 +227,25 @@ class Manifest(Record):
                 one.name: source_of(one, one.name, one.special_tokens_in_text, one.epochs, one.tokens)
                 for one in self.sources
             }
-            return {one.name: named[one.source] for one in self.inputs if one.source in named}
+            return {
+                input_file.name: named[input_file.source] for input_file in self.inputs if input_file.source in named
+            }
         if self.source is None:
             return {}
         source = source_of(self.source, None, self.special_tokens_in_text, epochs=1.0, tokens=None)
-        return {one.name: source for one in self.inputs}
+        return {input_file.name: source for input_file in self.inputs}
 
     def policies(self) -> dict[str, SpecialTokensInText]:
         """How texts of special tokens were treated in each input file, by its name."""
         named = {one.name: one.special_tokens_in_text for one in self.sources}
-        return {one.name: named.get(one.source or "", self.special_tokens_in_text) for one in self.inputs}
+        return {
+            input_file.name: named.get(input_file.source or "", self.special_tokens_in_text)
+            for input_file in self.inputs
+        }
 
     def source_names(self) -> dict[str, str]:
         """The name under which each input file is counted: its source's, or else its folder in data/raw."""
-        return {one.name: one.source or source_folder(one.name) for one in self.inputs}
+        return {input_file.name: input_file.source or source_folder(input_file.name) for input_file in self.inputs}
 
 
 def engine_version() -> str:

@@ -13,7 +13,7 @@ class Documents(Blocks):
     """The documents of a dataset in its own order, from the documents' own files."""
 
     def __init__(self, dataset: Path, manifest: Manifest) -> None:
-        shards = [(dataset / one.name.removesuffix(".parquet"), one) for one in manifest.shards]
+        shards = [(dataset / shard.name.removesuffix(".parquet"), shard) for shard in manifest.shards]
         places = [Place(path.parent, path.name, one.n_documents, one.n_tokens) for path, one in shards]
         super().__init__(ParquetParts(places, manifest.has_mask))
 

@@ -116,14 +116,14 @@ def take_over(store: UnitStore, keys: Mapping[str, Sequence[str]], files: Mappin
     dropped = _dropped_of(manifest, files.get(f"{TABLES_DIRECTORY}/{DROPPED_FILE}"))
     wanted = {shard.unit: shard for shard in manifest.shards if shard.unit in keys}  # equal shards are one unit
     index = _index_of(
-        manifest, files.get(f"{TABLES_DIRECTORY}/{DOCUMENTS_FILE}"), {one.name for one in wanted.values()}
+        manifest, files.get(f"{TABLES_DIRECTORY}/{DOCUMENTS_FILE}"), {shard.name for shard in wanted.values()}
     )
 
     def take(shard: OutputShard) -> bool:
-        some, without = _of_unit(shard, left), _dropped_of_unit(shard, dropped)
+        left_of_unit, without = _of_unit(shard, left), _dropped_of_unit(shard, dropped)
         path = files.get(f"{TOKENS_DIRECTORY}/{shard.name}")
         digest = shard.tokens_sha256
-        if index is None or some is None or without is None or path is None or digest is None:
+        if index is None or left_of_unit is None or without is None or path is None or digest is None:
             return False
         names, rows = keys[shard.unit], index[shard.name]
         kept = kept_again(rows, names) if names else None
@@ -134,7 +134,7 @@ def take_over(store: UnitStore, keys: Mapping[str, Sequence[str]], files: Mappin
             piece_bad=[rows.n_bad for rows in shard.rows],
             piece_dropped=[rows.n_dropped for rows in shard.rows],
             reasons=reasons_of(without),
-            left=left_out(some),
+            left=left_out(left_of_unit),
             n_tokens=shard.n_tokens,
             text_bytes=shard.text_bytes,
             tokens_sha256=digest,
@@ -146,7 +146,7 @@ def take_over(store: UnitStore, keys: Mapping[str, Sequence[str]], files: Mappin
             link(path, partial / TOKENS_FILE)
             _count(path, manifest.id_max, partial / UNIT_COUNTS_FILE)
             unit_of_index(rows, partial / UNIT_INDEX_FILE, shard.pieces, kept)
-            write_left(some, partial)
+            write_left(left_of_unit, partial)
             write_unit_dropped(without, partial)
             store.keep(shard.unit, partial, facts)
         return True
@@ -181,12 +181,12 @@ def _index_of(manifest: Manifest, path: Path | None, files: Set[str]) -> dict[st
     """The rows of each file in the dataset's document index; None if the index is missing or incomplete."""
     if not files or path is None or not _is_whole_table(manifest, DOCUMENTS_FILE, path):
         return None
-    index, at, found = read_index(path, [("file", "in", files)]), 0, {}
+    index, n_rows, rows_of = read_index(path, [("file", "in", files)]), 0, {}
     for shard in manifest.shards:  # in the order of the index; to filter it for each file would take quadratic time
         if shard.name in files:
-            found[shard.name] = index.slice(at, shard.n_documents)
-            at += shard.n_documents
-    return found
+            rows_of[shard.name] = index.slice(n_rows, shard.n_documents)
+            n_rows += shard.n_documents
+    return rows_of
 
 
 def _is_whole_table(manifest: Manifest, name: str, path: Path) -> bool:

@@ -76,15 +76,15 @@ class PackTask(Task[SetFacts], frozen=True, kw_only=True):
 
     def run(self, folder: Path, advance: Advance) -> SetFacts:
         """Writes the segments (see Task)."""
-        more: dict[str, int] = {}
+        answers: dict[str, int] = {}
         if self.documents.is_pair:
-            packing, more = pack_pairs_of_part(self.part, self.documents, self.pack.length, self.pack.long)
+            packing, answers = pack_pairs_of_part(self.part, self.documents, self.pack.length, self.pack.long)
         else:
             packing = pack_part(self.part, self.pack.length, self.pack.mode, self.pack.long)
             if self.documents.has_mask:
-                more = answers_of_part(self.part, packing.segments)
+                answers = answers_of_part(self.part, packing.segments)
         write_segments(packing.segments, folder / _SEGMENTS_FILE)
-        numbers = {name: int(n) for name, n in packing._asdict().items() if name != "segments"} | more
+        numbers = {name: int(n) for name, n in packing._asdict().items() if name != "segments"} | answers
         n_tokens = int(packing.segments.n_tokens.sum())
         return SetFacts(packing.n_sequences, n_tokens, numbers, tokens_of_sources(self.part, packing.segments))
 
@@ -197,25 +197,25 @@ class Arrangement:
         arranged = yield from self._packed_parts(planned)
         self.mixture = [
             entry if files.pack is None else entry.model_copy(update={"n_tokens": _in_sequences(parts, entry.source)})
-            for one, parts in zip(planned, arranged, strict=True)
-            for entry in one.mixture
-            if not one.epoch  # equal in each epoch
+            for planned_set, parts in zip(planned, arranged, strict=True)
+            for entry in planned_set.mixture
+            if not planned_set.epoch  # equal in each epoch
         ]
         has_index = files.pack is not None and files.pack.output == "index"
         sets = []
-        for one, parts in zip(planned, arranged, strict=True):
+        for planned_set, parts in zip(planned, arranged, strict=True):
             documents = document_files([part.part.n_documents for part in parts], files.min_parts)
             for format in [*self._formats, *[INDEX_FORMAT] * has_index]:
                 once = has_index and not _is_index(format)  # documents in the order of the dataset, for all epochs
-                if once and one.epoch:
+                if once and planned_set.epoch:
                     continue
-                epoch = None if once else one.epoch
-                made, before = (
-                    self._shuffled(format, one, parts, documents, tokens_digest)
+                epoch = None if once else planned_set.epoch
+                arranged_files, before = (
+                    self._shuffled(format, planned_set, parts, documents, tokens_digest)
                     if files.shuffle is not None and not once
-                    else (list(self._in_order(format, one, parts, documents)), [])
+                    else (list(self._in_order(format, planned_set, parts, documents)), [])
                 )
-                sets.append(ArrangedSet(format, one.split, one.source, epoch, made, before))
+                sets.append(ArrangedSet(format, planned_set.split, planned_set.source, epoch, arranged_files, before))
         return sets
 
     def prepare(self, sets: Sequence[ArrangedSet]) -> Rounds[list[str]]:
@@ -232,11 +232,12 @@ class Arrangement:
 
     def _packed_parts(self, planned: Sequence[PlannedSet]) -> Rounds[list[list[_Arranged]]]:
         """The parts of each set with their keys and packings."""
-        parts = {id(part): part for one in planned for part in one.parts}
+        parts = {id(part): part for planned_set in planned for part in planned_set.parts}
         keys = {i: self._part_key(part) for i, part in parts.items()}
         if self._files.pack is None:
             return [
-                [_Arranged(part, keys[id(part)], None, part.n_documents, {}) for part in one.parts] for one in planned
+                [_Arranged(part, keys[id(part)], None, part.n_documents, {}) for part in planned_set.parts]
+                for planned_set in planned
             ]
         tasks = [
             PackTask(
@@ -248,19 +249,23 @@ class Arrangement:
             )
             for n, (i, part) in enumerate(parts.items())
         ]
-        found = yield from do(Round(self._round, tasks, SetFacts))
-        done = dict(zip(parts, found, strict=True))
+        results = yield from do(Round(self._round, tasks, SetFacts))
+        result_of = dict(zip(parts, results, strict=True))
         for i, part in parts.items():
             of_split = self.packed.setdefault(part.choice.split or "", {})
-            for name, n in done[i].facts.packed.items():
+            for name, n in result_of[i].facts.packed.items():
                 of_split[name] = of_split.get(name, 0) + n
-        made = {
+        arranged = {
             i: _Arranged(
-                part, keys[i], done[i].folder / _SEGMENTS_FILE, done[i].facts.n_items, done[i].facts.of_sources
+                part,
+                keys[i],
+                result_of[i].folder / _SEGMENTS_FILE,
+                result_of[i].facts.n_items,
+                result_of[i].facts.of_sources,
             )
             for i, part in parts.items()
         }
-        return [[made[id(part)] for part in one.parts] for one in planned]
+        return [[arranged[id(part)] for part in planned_set.parts] for planned_set in planned]
 
     def _part_key(self, part: Part) -> str:
         numbers = [[unit.source_id] if self._files.source_ids else [] for unit in part.units]
@@ -268,7 +273,7 @@ class Arrangement:
         return unit_key(stage="part", units=content, choice=part.choice.as_key(part.units), **self._decides)
 
     def _in_order(
-        self, format: Format, one: PlannedSet, parts: Sequence[_Arranged], documents: Sequence[DocumentFiles]
+        self, format: Format, planned_set: PlannedSet, parts: Sequence[_Arranged], documents: Sequence[DocumentFiles]
     ) -> Iterator[ArrangedFile]:
         """The files of an unshuffled set: one or more for each part, or one for all."""
         is_packed = _is_index(format) or self.shape.length is not None
@@ -276,37 +281,39 @@ class Arrangement:
         ranges = cut(n_items, None if format.one_file else self._files.min_parts)
         slices = [
             _Slice(part, items, files)
-            for part, some, files in zip(parts, ranges, documents, strict=True)
-            for items in some
+            for part, ranges_of_part, files in zip(parts, ranges, documents, strict=True)
+            for items in ranges_of_part
         ]
         n_items_of = dict(zip((part.key for part in parts), n_items, strict=True))
-        for i, group in enumerate([slices] if format.one_file and parts else [[one] for one in slices]):
+        for i, group in enumerate([slices] if format.one_file and parts else [[file_slice] for file_slice in slices]):
             number = group[0].documents.as_key if _is_index(format) else None
-            places = [_places(some.arranged) for some in group] if format.has_places else None
-            keys = [some.arranged.key for some in group]
+            places = [_places(ranges_of_part.arranged) for ranges_of_part in group] if format.has_places else None
+            keys = [ranges_of_part.arranged.key for ranges_of_part in group]
             cuts = [
-                [some.items.start, some.items.stop] for some in group if len(some.items) < n_items_of[some.arranged.key]
+                [ranges_of_part.items.start, ranges_of_part.items.stop]
+                for ranges_of_part in group
+                if len(ranges_of_part.items) < n_items_of[ranges_of_part.arranged.key]
             ]
-            more = {"items": cuts} if cuts else {}
-            key = unit_key(stage="write", format=format.name, number=number, parts=keys, places=places, **more)
-            yield ArrangedFile(f"{format.name} {_folder(one)}{i}", key, partial(self._items, format, group))
+            cut_items = {"items": cuts} if cuts else {}
+            key = unit_key(stage="write", format=format.name, number=number, parts=keys, places=places, **cut_items)
+            yield ArrangedFile(f"{format.name} {_folder(planned_set)}{i}", key, partial(self._items, format, group))
 
     def _items(self, format: Format, slices: Sequence[_Slice]) -> Iterator[pa.RecordBatch]:
-        for one in slices:
-            segments = one.arranged.segments()
+        for file_slice in slices:
+            segments = file_slice.arranged.segments()
             if _is_index(format):
                 assert segments is not None
-                yield from index_of_part(one.documents, segments, one.items)
+                yield from index_of_part(file_slice.documents, segments, file_slice.items)
             else:
                 rows = segments if self.shape.length is not None else None
                 yield from items_of_part(
-                    one.arranged.part, rows, one.items, self.shape, self._documents, self._files.pad_id
+                    file_slice.arranged.part, rows, file_slice.items, self.shape, self._documents, self._files.pad_id
                 )
 
     def _shuffled(
         self,
         format: Format,
-        one: PlannedSet,
+        planned_set: PlannedSet,
         parts: Sequence[_Arranged],
         documents: Sequence[DocumentFiles],
         tokens_digest: str,
@@ -321,7 +328,7 @@ class Arrangement:
         kind = "index" if _is_index(format) else "file" if format.one_file else "files"
         file_bytes, n_files_min = self._files.file_bytes, self._files.min_parts or 1
         buckets = buckets_of(n_items, n_bytes, *((n_bytes + 1, 1) if format.one_file else (file_bytes, n_files_min)))
-        order = one.order(n_items, self._files.shuffle.seed, tokens_digest)
+        order = planned_set.order(n_items, self._files.shuffle.seed, tokens_digest)
         first, before = 0, []
         for i, part in enumerate(parts):
             decides = {
@@ -333,7 +340,7 @@ class Arrangement:
             }
             before.append(
                 BucketsTask(
-                    name=f"shuffle {kind} {_folder(one)}{i}",
+                    name=f"shuffle {kind} {_folder(planned_set)}{i}",
                     key=unit_key(stage="shuffle", number=documents[i].as_key if _is_index(format) else None, **decides),
                     items=partial(self._items, format, [_Slice(part, range(part.n_items), documents[i])]),
                     first=first,
@@ -347,7 +354,7 @@ class Arrangement:
         for i in range(buckets.n_files if n_items else 0):
             key = unit_key(stage="write shuffled", format=format.name, parts=keys, file=i)
             files.append(
-                ArrangedFile(f"{format.name} {_folder(one)}{i}", key, partial(self._gathered, keys, i, buckets))
+                ArrangedFile(f"{format.name} {_folder(planned_set)}{i}", key, partial(self._gathered, keys, i, buckets))
             )
         return files, before
 

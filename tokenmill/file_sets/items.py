@@ -97,11 +97,11 @@ class Part(NamedTuple):
 
 def chosen_lengths(units: Iterable[EncodedUnit], choice: Choice) -> Numbers:
     """The numbers of tokens of the chosen documents of these units, in order."""
-    found = [np.empty(0, np.int64)]
+    lengths = [np.empty(0, np.int64)]
     for unit in units:
         index = read_unit_index(unit.index, ["n_tokens", "sha256", "group"])
-        found.append(index["n_tokens"].to_numpy()[choice.of(unit, index)])
-    return np.concatenate(found)
+        lengths.append(index["n_tokens"].to_numpy()[choice.of(unit, index)])
+    return np.concatenate(lengths)
 
 
 def items_of_part(
@@ -120,7 +120,7 @@ def items_of_part(
 def _documents_of_part(part: Part, shape: Shape, wanted: range) -> Iterator[pa.RecordBatch]:
     rows_of = None if len(wanted) == part.n_documents else _rows_of(part, wanted)
     read = -1
-    for i, at, batch in read_ahead([unit.tokens for unit in part.units], rows_of):
+    for i, row, batch in read_ahead([unit.tokens for unit in part.units], rows_of):
         if i != read:
             read, unit = i, part.units[i]
             index = read_unit_index(unit.index, ["piece", "row", "sha256", "group"])
@@ -128,16 +128,16 @@ def _documents_of_part(part: Part, shape: Shape, wanted: range) -> Iterator[pa.R
             if rows_of is not None:
                 is_chosen[: rows_of[i].start] = is_chosen[rows_of[i].stop :] = False
             pieces, rows = (index[name].combine_chunks() for name in ("piece", "row"))
-        own = places_of(pieces.slice(at, len(batch)), rows.slice(at, len(batch)), unit.pieces)
+        own = places_of(pieces.slice(row, len(batch)), rows.slice(row, len(batch)), unit.pieces)
         if shape.has_sources:
             own[SOURCE_IDS] = _one_each(np.full(len(batch), unit.source_id, np.int32))
         columns = [own[name] if name in own else batch[name] for name in schema_of(shape).names]
-        made = pa.RecordBatch.from_arrays(columns, schema=schema_of(shape))
-        mask = is_chosen[at : at + len(batch)]
+        items = pa.RecordBatch.from_arrays(columns, schema=schema_of(shape))
+        mask = is_chosen[row : row + len(batch)]
         if mask.all():
-            yield made
+            yield items
         elif mask.any():
-            yield made.filter(pa.array(mask))
+            yield items.filter(pa.array(mask))
 
 
 def _one_each(values: npt.NDArray[np.int32]) -> pa.ListArray:
@@ -150,15 +150,15 @@ def _one_each(values: npt.NDArray[np.int32]) -> pa.ListArray:
 
 def _rows_of(part: Part, wanted: range) -> list[range]:
     """The rows of each unit's file from the first to the last of its chosen documents that are in `wanted`."""
-    found, at = [], 0
+    ranges, n_before = [], 0
     for unit in part.units:
         rows = np.empty(0, np.int64)
-        if at < wanted.stop:
+        if n_before < wanted.stop:
             rows = np.flatnonzero(part.choice.of(unit, read_unit_index(unit.index, ["sha256", "group"])))
-        some = rows[max(wanted.start - at, 0) : max(wanted.stop - at, 0)]
-        found.append(range(int(some[0]), int(some[-1]) + 1) if len(some) else range(0))
-        at += len(rows)
-    return found
+        wanted_rows = rows[max(wanted.start - n_before, 0) : max(wanted.stop - n_before, 0)]
+        ranges.append(range(int(wanted_rows[0]), int(wanted_rows[-1]) + 1) if len(wanted_rows) else range(0))
+        n_before += len(rows)
+    return ranges
 
 
 def _sequences_of_part(
@@ -172,18 +172,18 @@ def _sequences_of_part(
     names = ["input_ids", *["loss_mask"] * shape.has_mask, *[SOURCE_IDS] * shape.has_sources]
     held = _Held(_documents_of_part(part, documents, of_file), names)
     needed = np.minimum.accumulate(segments.document[::-1])[::-1]  # the first document that is still needed
-    first = at = 0
+    first = n_sequences = 0
     for stop in _stops(segments, shape.length if pad_id is not None else 0):
-        used, some = sequences_between(segments, first, stop)
+        used, group = sequences_between(segments, first, stop)
         lists = held.between(used.start, used.stop)
         sources = lists.pop().flatten() if shape.has_sources else None
-        columns = _columns([sequences(one, some) for one in lists], starts(some), shape, pad_id)
+        columns = _columns([sequences(lists_of, group) for lists_of in lists], starts(group), shape, pad_id)
         if sources is not None:
-            columns[SOURCE_IDS] = of_segments(sources.take(pa.array(some.document)), columns["starts"])
+            columns[SOURCE_IDS] = of_segments(sources.take(pa.array(group.document)), columns["starts"])
         yield pa.RecordBatch.from_arrays([columns[name] for name in schema_of(shape).names], schema=schema_of(shape))
-        first, at = stop, at + len(some.sequence)
-        if at < len(needed):
-            held.forget(int(needed[at]))
+        first, n_sequences = stop, n_sequences + len(group.sequence)
+        if n_sequences < len(needed):
+            held.forget(int(needed[n_sequences]))
 
 
 def _columns(
@@ -212,11 +212,11 @@ def _stops(segments: Segments, length_min: int) -> Iterator[int]:
         return
     lengths = np.maximum(np.bincount(segments.sequence, segments.n_tokens).astype(np.int64), length_min)
     tokens = np.concatenate([[0], np.cumsum(lengths)])
-    at = 0
-    while at < len(lengths):
-        stop = int(np.searchsorted(tokens, tokens[at] + _SEQUENCE_TOKENS, side="right")) - 1
-        at = max(stop, at + 1)
-        yield at
+    start = 0
+    while start < len(lengths):
+        stop = int(np.searchsorted(tokens, tokens[start] + _SEQUENCE_TOKENS, side="right")) - 1
+        start = max(stop, start + 1)
+        yield start
 
 
 def pack_part(part: Part, length: int, mode: Mode, long: Long) -> Packing:
@@ -227,14 +227,14 @@ def pack_part(part: Part, length: int, mode: Mode, long: Long) -> Packing:
 def pack_pairs_of_part(part: Part, documents: Shape, length: int, long: Long) -> tuple[Packing, dict[str, int]]:
     """Packs the pairs of a part. Also gives numbers: `n_trained`, their trained tokens, `n_cut_answers`, the pairs that lose some
     of these, and `n_equal_pairs`, those of them that are left out because both sides are equal, or would be after cutting."""
-    found: list[tuple[int, int, int, int]] = []
+    sizes: list[tuple[int, int, int, int]] = []
     n_trained = 0
     for batch in _documents_of_part(part, documents, range(part.n_documents)):
         (ids, offsets), (mask, _) = list_values(batch["input_ids"]), list_values(batch["loss_mask"])
         n_trained += int(mask.sum())
         bounds = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
-        found += [_sides(ids[start:end], mask[start:end]) for start, end in bounds]
-    sides = PairSides(*np.array(found, np.int64).reshape(-1, 4).T)
+        sizes += [_sides(ids[start:end], mask[start:end]) for start, end in bounds]
+    sides = PairSides(*np.array(sizes, np.int64).reshape(-1, 4).T)
     packing, n_long, n_equal = pack_pairs(sides, length, long)
     return packing, {"n_trained": n_trained, "n_cut_answers": n_long, "n_equal_pairs": n_equal}
 
@@ -273,18 +273,18 @@ def tokens_of_sources(part: Part, segments: Segments) -> dict[str, int]:
     sources = {unit.source for unit in part.units}
     if len(sources) == 1:
         return {sources.pop(): int(segments.n_tokens.sum())}
-    found, ends = dict.fromkeys(sources, 0), [0]
+    n_tokens_of, ends = dict.fromkeys(sources, 0), [0]
     for unit in part.units:
         ends.append(ends[-1] + int(part.choice.of(unit, read_unit_index(unit.index, ["sha256", "group"])).sum()))
     of_unit = np.searchsorted(ends, segments.document, side="right") - 1
     for unit, n_tokens in zip(part.units, np.bincount(of_unit, segments.n_tokens, len(part.units)), strict=True):
-        found[unit.source] += int(n_tokens)
-    return found
+        n_tokens_of[unit.source] += int(n_tokens)
+    return n_tokens_of
 
 
 def write_segments(segments: Segments, path: Path) -> None:
     """Writes the segments of a part's sequences."""
-    table = pa.table([pa.array(one) for one in segments], names=list(Segments._fields))
+    table = pa.table([pa.array(column) for column in segments], names=list(Segments._fields))
     with naming(path), pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
 

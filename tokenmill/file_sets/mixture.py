@@ -22,7 +22,7 @@ def epochs_of(
     A source without `epochs` and `tokens` has one. A budget of tokens gives as many passes as do not exceed it. Raises ParamsError
     for a budget of a source without tokens.
     """
-    found = {}
+    epochs_by_source = {}
     for source in sources:
         if source.name is None:
             continue
@@ -30,8 +30,8 @@ def epochs_of(
         if source.tokens is not None:
             of_source = [unit for unit in units if unit.source == source.name]
             epochs = _epochs_of_budget(source.name, source.tokens, of_source, Choice(next(iter(splits), None), splits))
-        found[source.name] = str(epochs)
-    return found
+        epochs_by_source[source.name] = str(epochs)
+    return epochs_by_source
 
 
 def _epochs_of_budget(name: str, tokens: int, units: Sequence[EncodedUnit], choice: Choice) -> Fraction:
@@ -54,32 +54,37 @@ def blends_of(sets: Sequence[FileSet]) -> dict[str, str]:
     There is one for each split of these formats whose sources have sets of their own. A weight is a number of tokens, so a
     source that a mixture has twice has twice the weight. Paths are relative to the dataset's folder.
     """
-    found: dict[str, list[FileSet]] = {}
-    for one in sets:
-        if one.source is not None and one.format in _BLEND_FILES:
-            folder = "/".join([one.format, *([one.split] if one.split else [])])
-            found.setdefault(f"{folder}/{_BLEND_FILES[one.format]}", []).append(one)
-    return {name: (_megatron if some[0].format == "megatron" else _olmo)(some) for name, some in found.items()}
+    sets_of: dict[str, list[FileSet]] = {}
+    for file_set in sets:
+        if file_set.source is not None and file_set.format in _BLEND_FILES:
+            folder = "/".join([file_set.format, *([file_set.split] if file_set.split else [])])
+            sets_of.setdefault(f"{folder}/{_BLEND_FILES[file_set.format]}", []).append(file_set)
+    return {
+        name: (_megatron if sets_of_file[0].format == "megatron" else _olmo)(sets_of_file)
+        for name, sets_of_file in sets_of.items()
+    }
 
 
 _BLEND_FILES = {"megatron": "blend.txt", "olmo": "blend.yaml"}
 
 
 def _megatron(sets: Sequence[FileSet]) -> str:
-    lines = [f"{part.n_tokens} {part.files[0].name.rpartition('.')[0]}\n" for one in sets for part in one.parts]
+    lines = [
+        f"{part.n_tokens} {part.files[0].name.rpartition('.')[0]}\n" for file_set in sets for part in file_set.parts
+    ]
     return "".join(lines)
 
 
 def _olmo(sets: Sequence[FileSet]) -> str:
-    tokens = {one.source: sum(part.n_tokens for part in one.parts) for one in sets}
+    tokens = {file_set.source: sum(part.n_tokens for part in file_set.parts) for file_set in sets}
     total = sum(tokens.values())
     lines = ["sources:\n"]
-    for one in sets:
-        if not tokens[one.source]:
+    for file_set in sets:
+        if not tokens[file_set.source]:
             continue
         lines.append(
-            f"  - source_name: {one.source}\n    target_ratio: {tokens[one.source] / total:.12g}\n    paths:\n"
+            f"  - source_name: {file_set.source}\n    target_ratio: {tokens[file_set.source] / total:.12g}\n    paths:\n"
         )
-        names = [file.name for part in one.parts for file in part.files if file.name.endswith(".npy")]
+        names = [file.name for part in file_set.parts for file in part.files if file.name.endswith(".npy")]
         lines += [f"      - {name}\n" for name in names]
     return "".join(lines)

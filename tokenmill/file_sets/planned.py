@@ -92,15 +92,17 @@ def _passes(
     n_documents, n_tokens = Counter[str](), Counter[str]()
     parts: list[Part] = []
     whole: dict[str, tuple[int, int]] = {}  # the sums of units in a whole pass, equal in each
-    for number in range(max((ceil(one) for one in every.epochs.values()), default=1)):
+    for number in range(max((ceil(epoch) for epoch in every.epochs.values()), default=1)):
         choice = replace(every, number=number)
-        some = [unit for unit in units if every.epochs_of(unit) > number]
-        unknown = [unit for unit in some if unit.file not in whole or every.epochs_of(unit) < number + 1]
-        found = whole | dict(zip((one.file for one in unknown), pool.map(partial(_sums, choice), unknown), strict=True))
-        whole |= {unit.file: found[unit.file] for unit in some if every.epochs_of(unit) >= number + 1}
-        sums = [found[unit.file] for unit in some]
-        parts += _parts(some, sums, choice, file_bytes, id_bytes)
-        for unit, (more_documents, more_tokens) in zip(some, sums, strict=True):
+        chosen_units = [unit for unit in units if every.epochs_of(unit) > number]
+        unknown = [unit for unit in chosen_units if unit.file not in whole or every.epochs_of(unit) < number + 1]
+        sums_of = whole | dict(
+            zip((unit.file for unit in unknown), pool.map(partial(_sums, choice), unknown), strict=True)
+        )
+        whole |= {unit.file: sums_of[unit.file] for unit in chosen_units if every.epochs_of(unit) >= number + 1}
+        sums = [sums_of[unit.file] for unit in chosen_units]
+        parts += _parts(chosen_units, sums, choice, file_bytes, id_bytes)
+        for unit, (more_documents, more_tokens) in zip(chosen_units, sums, strict=True):
             n_documents[unit.source] += more_documents
             n_tokens[unit.source] += more_tokens
     mixture = [

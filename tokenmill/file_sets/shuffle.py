@@ -59,7 +59,7 @@ def buckets_of(n_items: int, n_bytes: int, file_bytes: int, n_files_min: int = 1
 def scatter(items: Iterator[pa.RecordBatch], first: int, order: Order, buckets: Buckets, path: Path) -> int:
     """Writes the items of a part into a new file, by buckets, and gives their number. `first`: the number in the set of its
     first item; the item with number i gets the position that `order` gives it."""
-    found: list[int] = []
+    bucket_sizes: list[int] = []
     held: list[pa.RecordBatch] = []
     n_items = n_bytes = 0
     with naming(path), pa.OSFile(str(path), "wb") as file:
@@ -69,14 +69,14 @@ def scatter(items: Iterator[pa.RecordBatch], first: int, order: Order, buckets: 
             held.append(batch)
             n_bytes += batch.nbytes
             if n_bytes >= _HELD_BYTES:
-                found += _write(held, first + n_items, order, buckets, writer)
+                bucket_sizes += _write(held, first + n_items, order, buckets, writer)
                 n_items, n_bytes = n_items + sum(map(len, held)), 0
                 held.clear()
         if writer is None:
             return 0
-        found += _write(held, first + n_items, order, buckets, writer)
+        bucket_sizes += _write(held, first + n_items, order, buckets, writer)
         writer.close()
-    np.save(_buckets_file(path), np.array(found, np.int64), allow_pickle=False)
+    np.save(_buckets_file(path), np.array(bucket_sizes, np.int64), allow_pickle=False)
     return n_items + sum(map(len, held))
 
 
@@ -96,7 +96,7 @@ def _write(
     batch = whole.to_batches()[0]
     for start, stop in pairwise([*starts.tolist(), len(of_item)]):
         writer.write_batch(batch.slice(start, stop - start))
-    return [int(one) for one in numbers]
+    return [int(number) for number in numbers]
 
 
 def gather(paths: Sequence[Path], file: int, buckets: Buckets) -> Iterator[pa.RecordBatch]:

@@ -40,17 +40,17 @@ def even_batches(
             offsets = np.zeros(batch.num_rows + 1, np.int64)
         else:
             offsets = batch.column(column).offsets.to_numpy().astype(np.int64)
-        at = 0
-        while at < batch.num_rows:
-            end = cut(offsets, at, n_rows_max - n_rows, n_values_max - n_values, bool(held))
-            end = min(end, cut(bytes_before, at, n_rows_max, _TEXT_BYTES_MAX - n_bytes, bool(held)))
-            if end > at:
-                held.append(batch.slice(at, end - at))
-                n_rows, n_values = n_rows + end - at, n_values + int(offsets[end] - offsets[at])
-                n_bytes += int(bytes_before[end] - bytes_before[at])
+        start = 0
+        while start < batch.num_rows:
+            end = cut(offsets, start, n_rows_max - n_rows, n_values_max - n_values, bool(held))
+            end = min(end, cut(bytes_before, start, n_rows_max, _TEXT_BYTES_MAX - n_bytes, bool(held)))
+            if end > start:
+                held.append(batch.slice(start, end - start))
+                n_rows, n_values = n_rows + end - start, n_values + int(offsets[end] - offsets[start])
+                n_bytes += int(bytes_before[end] - bytes_before[start])
             if end < batch.num_rows:
                 flush()
-            at = end
+            start = end
 
     def flush() -> None:
         nonlocal n_rows, n_values, n_bytes
@@ -72,43 +72,45 @@ def _string_offsets(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     return offsets
 
 
-def cut(offsets: npt.NDArray[np.int64], at: int, n_rows_max: int, n_values_max: int, may_be_none: bool = False) -> int:
+def cut(
+    offsets: npt.NDArray[np.int64], start: int, n_rows_max: int, n_values_max: int, may_be_none: bool = False
+) -> int:
     """The end of the rows from `at` that fit the limits: at least one row, unless there may be none. `offsets`: where each row
     begins."""
-    fitting = int(np.searchsorted(offsets, offsets[at] + n_values_max, side="right")) - 1
-    end = min(fitting, at + n_rows_max, len(offsets) - 1)
-    return max(end, at if may_be_none else at + 1)
+    fitting = int(np.searchsorted(offsets, offsets[start] + n_values_max, side="right")) - 1
+    end = min(fitting, start + n_rows_max, len(offsets) - 1)
+    return max(end, start if may_be_none else start + 1)
 
 
 def batches_of(
     flat: Flat,
     shape: Shape,
     place: Path,
-    more: Mapping[str, pa.Array] = MappingProxyType({}),
+    further_columns: Mapping[str, pa.Array] = MappingProxyType({}),
     n_before: int = 0,
 ) -> Iterator[pa.RecordBatch]:
     """The items of a part in bounded batches that share the mapped memory. `more`: further columns. `n_before`: the number of the
     first item. Raises ValidationError, with `place`, for an id over the tokenizer's largest."""
     schema = schema_of(shape)
-    at, n_items = 0, len(flat.offsets) - 1
-    while at < n_items:
-        end = cut(flat.offsets, at, READ_ROWS_MAX, READ_VALUES_MAX)
-        offsets = flat.offsets[at : end + 1]
+    start, n_items = 0, len(flat.offsets) - 1
+    while start < n_items:
+        end = cut(flat.offsets, start, READ_ROWS_MAX, READ_VALUES_MAX)
+        offsets = flat.offsets[start : end + 1]
         ids = flat.ids[offsets[0] : offsets[-1]]
-        check_ids(Flat(ids, offsets - offsets[0]), shape, place, n_before + at)
+        check_ids(Flat(ids, offsets - offsets[0]), shape, place, n_before + start)
         values = pa.Array.from_buffers(id_type_of(shape), len(ids), [None, pa.py_buffer(ids)])
-        found = {"input_ids": _lists(schema.field("input_ids").type, offsets, values)}
+        columns = {"input_ids": _lists(schema.field("input_ids").type, offsets, values)}
         if flat.starts is not None:
-            of_starts = flat.starts.offsets[at : end + 1]
+            of_starts = flat.starts.offsets[start : end + 1]
             starts = pa.array(flat.starts.values[of_starts[0] : of_starts[-1]])
-            found["starts"] = _lists(schema.field("starts").type, of_starts, starts)
+            columns["starts"] = _lists(schema.field("starts").type, of_starts, starts)
         if flat.loss_mask is not None:
             mask = pa.array(flat.loss_mask[offsets[0] : offsets[-1]])
-            found["loss_mask"] = _lists(schema.field("loss_mask").type, offsets, mask)
-        found |= {name: column.slice(at, end - at) for name, column in more.items()}
-        fields = [field for field in schema if field.name in found]
-        yield pa.RecordBatch.from_arrays([found[field.name] for field in fields], schema=pa.schema(fields))
-        at = end
+            columns["loss_mask"] = _lists(schema.field("loss_mask").type, offsets, mask)
+        columns |= {name: column.slice(start, end - start) for name, column in further_columns.items()}
+        fields = [field for field in schema if field.name in columns]
+        yield pa.RecordBatch.from_arrays([columns[field.name] for field in fields], schema=pa.schema(fields))
+        start = end
 
 
 def _lists(type: pa.DataType, offsets: npt.NDArray[np.int64], values: pa.Array) -> pa.ListArray:

@@ -61,11 +61,11 @@ def check_ids(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix: str
     ids = flat.ids.view(np.uint32) if flat.ids.dtype == np.int32 else flat.ids  # as unsigned, a negative id is large
     if int(ids.max(initial=0)) <= shape.id_max:
         return
-    at = int(np.argmax(ids > shape.id_max))
-    item = n_before + int(np.searchsorted(flat.offsets, at, side="right")) - 1
+    position = int(np.argmax(ids > shape.id_max))
+    item = n_before + int(np.searchsorted(flat.offsets, position, side="right")) - 1
     raise ValidationError(
         place,
-        f"item {item:,}: expected ids of 0 to {shape.id_max}, the tokenizer's largest; found {flat.ids[at]}.",
+        f"item {item:,}: expected ids of 0 to {shape.id_max}, the tokenizer's largest; found {flat.ids[position]}.",
         fix,
     )
 

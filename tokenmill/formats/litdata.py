@@ -50,14 +50,14 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
 
 def _flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
     path = folder / f"{stem}{_CHUNK}"
-    found, offsets = map_chunk(path, b"")
+    content, offsets = map_chunk(path, b"")
     n_bytes = offsets - offsets[0]
     id_bytes = shape.ids.itemsize
     broken = n_bytes % id_bytes != 0
     if broken.any():
         row = max(0, int(np.argmax(broken)) - 1)
         raise ValidationError(path, f"item {row:,}: expected ids of {id_bytes} bytes; found a part of one.", REBUILD)
-    ids = found[offsets[0] :].view("<u2" if shape.ids.itemsize == 2 else "<i4")
+    ids = content[offsets[0] :].view("<u2" if shape.ids.itemsize == 2 else "<i4")
     flat = Flat(ids, n_bytes // id_bytes, read_starts(folder, stem, shape))
     check_segments(flat, shape, path)
     return [flat]

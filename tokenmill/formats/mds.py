@@ -108,17 +108,17 @@ def _binary(data: npt.NDArray[Any], offsets: Offsets) -> pa.LargeBinaryArray:
 
 def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
     path = folder / f"{stem}{_SHARD}"
-    found, offsets = map_chunk(path, json.dumps(_config(shape), sort_keys=True).encode())
-    at = 0
-    while at < len(offsets) - 1:
-        end = cut(offsets, at, READ_ROWS_MAX, READ_VALUES_MAX * shape.ids.itemsize)
-        batch = _decoded(found, offsets[at : end + 1], shape, path, at)
-        check_items(batch, shape, path, at)
+    content, offsets = map_chunk(path, json.dumps(_config(shape), sort_keys=True).encode())
+    start = 0
+    while start < len(offsets) - 1:
+        end = cut(offsets, start, READ_ROWS_MAX, READ_VALUES_MAX * shape.ids.itemsize)
+        batch = _decoded(content, offsets[start : end + 1], shape, path, start)
+        check_items(batch, shape, path, start)
         yield batch
-        at = end
+        start = end
 
 
-def _decoded(found: Bytes, offsets: Offsets, shape: Shape, path: Path, n_before: int) -> pa.RecordBatch:
+def _decoded(content: Bytes, offsets: Offsets, shape: Shape, path: Path, n_before: int) -> pa.RecordBatch:
     """The samples between these offsets. Raises ValidationError if their columns do not fill them."""
 
     def check(right: npt.NDArray[np.bool_], what: str) -> None:
@@ -128,43 +128,43 @@ def _decoded(found: Bytes, offsets: Offsets, shape: Shape, path: Path, n_before:
 
     encodings = _encodings(shape)
     variable = [name for name, encoding in encodings.items() if encoding != "int"]
-    at, ends = offsets[:-1], offsets[1:]
+    positions, ends = offsets[:-1], offsets[1:]
     head_bytes = _SIZE_BYTES * len(variable)
-    check(ends - at >= head_bytes, "the head")
-    sizes = _gathered(found, at, head_bytes).view("<u4").astype(np.int64)
-    at = at + head_bytes
+    check(ends - positions >= head_bytes, "the head")
+    sizes = _gathered(content, positions, head_bytes).view("<u4").astype(np.int64)
+    positions = positions + head_bytes
     columns_found: dict[str, pa.Array] = {}
     for name, encoding in encodings.items():
-        size = sizes[:, variable.index(name)] if name in variable else np.full(len(at), 8)
-        check(at + size <= ends, name)
+        size = sizes[:, variable.index(name)] if name in variable else np.full(len(positions), 8)
+        check(positions + size <= ends, name)
         if encoding == "int":
-            columns_found[name] = pa.array(_gathered(found, at, 8).view("<i8")[:, 0])
+            columns_found[name] = pa.array(_gathered(content, positions, 8).view("<i8")[:, 0])
         elif encoding == "str":
-            columns_found[name] = _text(_taken(found, at, at + size), path, n_before)
+            columns_found[name] = _text(_taken(content, positions, positions + size), path, n_before)
         else:
             check(size >= 2, name)
-            codes = found[at].astype(np.int64) - (1 << 2)
+            codes = content[positions].astype(np.int64) - (1 << 2)
             check((codes >= 0) & (codes < len(_SHAPE_TYPES)), name)
-            begin = at + 1 + (1 << codes)
-            check(begin <= at + size, name)
+            begin = positions + 1 + (1 << codes)
+            check(begin <= positions + size, name)
             type = schema_of(shape).field("input_ids" if name == _TOKENS else name).type
-            lengths = _lengths(found, at + 1, codes)
-            check(begin + lengths * type.value_type.byte_width == at + size, name)
+            lengths = _lengths(content, positions + 1, codes)
+            check(begin + lengths * type.value_type.byte_width == positions + size, name)
             columns_found["input_ids" if name == _TOKENS else name] = _lists(
-                _taken(found, begin, at + size), lengths, type
+                _taken(content, begin, positions + size), lengths, type
             )
-        at = at + size
-    check(at == ends, "the end")
+        positions = positions + size
+    check(positions == ends, "the end")
     kept = columns(shape)
     return pa.RecordBatch.from_arrays([columns_found[name] for name in kept.names], schema=kept)
 
 
-def _lengths(found: Bytes, at: Offsets, codes: Offsets) -> Offsets:
+def _lengths(content: Bytes, positions: Offsets, codes: Offsets) -> Offsets:
     """Reads the lengths of arrays, each in the type of its code."""
-    lengths = np.zeros(len(at), np.int64)
+    lengths = np.zeros(len(positions), np.int64)
     for code, type in enumerate(_SHAPE_TYPES):
         rows = codes == code
-        lengths[rows] = _gathered(found, at[rows], 1 << code).view(type)[:, 0]
+        lengths[rows] = _gathered(content, positions[rows], 1 << code).view(type)[:, 0]
     return lengths
 
 
@@ -195,15 +195,15 @@ def _lists(data: pa.LargeBinaryArray, lengths: Offsets, type: pa.DataType) -> pa
 
 def _encodings(shape: Shape) -> dict[str, str]:
     """The columns in the order of their names, with how each is encoded."""
-    found = {}
+    encodings = {}
     for field in columns(shape):
         if pa.types.is_list(field.type):
             type = field.type.value_type
-            found[field.name] = f"ndarray:{'int32' if type == pa.uint32() else type}"
+            encodings[field.name] = f"ndarray:{'int32' if type == pa.uint32() else type}"
         else:
-            found[field.name] = "str" if field.type == pa.string() else "int"
-    found[_TOKENS] = found.pop("input_ids")
-    return dict(sorted(found.items()))
+            encodings[field.name] = "str" if field.type == pa.string() else "int"
+    encodings[_TOKENS] = encodings.pop("input_ids")
+    return dict(sorted(encodings.items()))
 
 
 def _config(shape: Shape) -> dict[str, Any]:

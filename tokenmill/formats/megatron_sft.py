@@ -81,13 +81,13 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
     path = folder / f"{stem}{_DATA}"
     words = whole_values(path, "<u4")
     offsets = read_offsets(folder / f"{stem}{_INDEX}", INT32, path, words.size)
-    at = 0
-    while at < len(offsets) - 1:
-        end = cut(offsets, at, READ_ROWS_MAX, READ_VALUES_MAX)
-        found = _decoded(words, offsets[at : end + 1], shape, path, at)
-        check_items(found, shape, path, at)
-        yield found.cast(columns(shape))
-        at = end
+    start = 0
+    while start < len(offsets) - 1:
+        end = cut(offsets, start, READ_ROWS_MAX, READ_VALUES_MAX)
+        items = _decoded(words, offsets[start : end + 1], shape, path, start)
+        check_items(items, shape, path, start)
+        yield items.cast(columns(shape))
+        start = end
 
 
 def _decoded(words: Words, offsets: Places, shape: Shape, path: Path, n_before: int) -> pa.RecordBatch:

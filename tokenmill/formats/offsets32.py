@@ -56,25 +56,27 @@ def map_chunk(path: Path, config: bytes) -> tuple[npt.NDArray[np.uint8], npt.NDA
 
     Raises ValidationError if the header is malformed, offsets decrease, or the file does not end with the last item.
     """
-    found = map_file(path)
-    n_items = int(values(found, "<u4", 0, 1)[0]) if found.size >= 8 else 0
+    content = map_file(path)
+    n_items = int(values(content, "<u4", 0, 1)[0]) if content.size >= 8 else 0
     head_bytes = _head_bytes(n_items, config)
-    if found.size < head_bytes:
+    if content.size < head_bytes:
         raise ValidationError(
-            path, f"expected a head of {head_bytes:,} bytes for {n_items:,} items; found {found.size:,} bytes.", REBUILD
+            path,
+            f"expected a head of {head_bytes:,} bytes for {n_items:,} items; found {content.size:,} bytes.",
+            REBUILD,
         )
-    offsets = values(found, "<u4", 4, n_items + 1).astype(np.int64)
-    if found[head_bytes - len(config) : head_bytes].tobytes() != config:
+    offsets = values(content, "<u4", 4, n_items + 1).astype(np.int64)
+    if content[head_bytes - len(config) : head_bytes].tobytes() != config:
         raise ValidationError(path, f"expected {config!r} after the offsets; found other bytes.", REBUILD)
     falls = np.flatnonzero(np.diff(offsets) < 0)
     if offsets[0] != head_bytes or falls.size:
         row = int(falls[0]) if falls.size else 0
         raise ValidationError(path, f"item {row:,}: its offsets {offsets[row : row + 2].tolist()} are wrong.", REBUILD)
-    if offsets[-1] != found.size:
+    if offsets[-1] != content.size:
         raise ValidationError(
-            path, f"expected {offsets[-1]:,} bytes, as its offsets say; found {found.size:,}.", REBUILD
+            path, f"expected {offsets[-1]:,} bytes, as its offsets say; found {content.size:,}.", REBUILD
         )
-    return found, offsets
+    return content, offsets
 
 
 def refuse_large_files(file_bytes: int, name: str) -> str | None:

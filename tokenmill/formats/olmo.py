@@ -111,11 +111,11 @@ def _quoted(names: pa.StringArray) -> pa.StringArray:
 
 def _replaced(names: pa.StringArray, pattern: str, replace: Callable[[str], str]) -> pa.StringArray:
     """Replaces the names that match the pattern one by one, because they are rare."""
-    found = pc.match_substring_regex(names, pattern)
-    if not pc.any(found).as_py():
+    is_match = pc.match_substring_regex(names, pattern)
+    if not pc.any(is_match).as_py():
         return names
-    new = [replace(name) for name in names.filter(found).to_pylist()]
-    return pc.replace_with_mask(names, found, pa.array(new, pa.string()))
+    new = [replace(name) for name in names.filter(is_match).to_pylist()]
+    return pc.replace_with_mask(names, is_match, pa.array(new, pa.string()))
 
 
 def _escaped(name: str) -> str:
@@ -168,17 +168,17 @@ def read_documents(
     that are malformed or do not fit each other."""
     ids = whole_values(data, shape.ids)
     n_items = 0
-    for found, offsets in _documents(lines, ids.size, shape):
-        names = found.column("id")
+    for documents, offsets in _documents(lines, ids.size, shape):
+        names = documents.column("id")
         columns = {
             "id": _replaced(names, r"\\", _unescaped) if shape.has_names else names,
-            "shard": _replaced(found.column("src"), r"\\", _unescaped),
-            "row": pc.subtract(found.column("loc"), 1),
+            "shard": _replaced(documents.column("src"), r"\\", _unescaped),
+            "row": pc.subtract(documents.column("loc"), 1),
         }
         here = slice(offsets[0], offsets[-1])
         flat = Flat(ids[here], offsets - offsets[0], loss_mask=None if mask is None else mask[here])
         yield from batches_of(flat, shape, data, columns, n_items)
-        n_items += found.num_rows
+        n_items += documents.num_rows
 
 
 def _documents(path: Path, n_ids: int, shape: Shape) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int64]]]:
@@ -187,12 +187,12 @@ def _documents(path: Path, n_ids: int, shape: Shape) -> Iterator[tuple[pa.Record
     Raises ValidationError if one does not begin where the last one ended, or the last one does not end with the ids.
     """
     end = n_lines = 0
-    for found in _csv(path, shape):
-        offsets = offsets_of(found.column("start").to_numpy(), found.column("end").to_numpy(), end, n_lines, path)
+    for lines in _csv(path, shape):
+        offsets = offsets_of(lines.column("start").to_numpy(), lines.column("end").to_numpy(), end, n_lines, path)
         if offsets[-1] > n_ids:
             break  # before a missing document is read
-        yield found, offsets
-        end, n_lines = int(offsets[-1]), n_lines + found.num_rows
+        yield lines, offsets
+        end, n_lines = int(offsets[-1]), n_lines + lines.num_rows
     else:
         if end == n_ids:
             return

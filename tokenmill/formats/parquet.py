@@ -131,14 +131,14 @@ def _numbered(file: int, row: int, batches: Future[list[pa.RecordBatch]]) -> Ite
 def _rows_of_groups(path: Path) -> list[range]:
     """The rows of each row group of a dataset file. Raises ValidationError if it is not such a file."""
     with reading(path), parquet_file(path) as file:
-        found = file.schema_arrow
+        schema_there = file.schema_arrow
         either = (True, False)
-        allowed = [schema(ids, *one) for ids in (pa.uint16(), pa.uint32()) for one in product(either, either)]
-        if not any(found.equals(shape) for shape in allowed):
+        allowed = [schema(ids, *flags) for ids in (pa.uint16(), pa.uint32()) for flags in product(either, either)]
+        if not any(schema_there.equals(shape) for shape in allowed):
             raise ValidationError(
                 path,
                 "expected the columns id, input_ids (list of uint16 or uint32) and n_bytes, and of conversations "
-                f"loss_mask and sha256; found {named(found)}.",
+                f"loss_mask and sha256; found {named(schema_there)}.",
                 "Delete the dataset and build it again.",
             )
         sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]

@@ -37,11 +37,11 @@ def new_sidecar(
     with new_arrow_file(path, columns) as write, even_batches(write, limited, _ROWS_MAX, _VALUES_MAX) as put:
 
         def add(batch: pa.RecordBatch) -> None:
-            found = (
+            values = (
                 {"n_tokens": pc.list_value_length(batch.column("input_ids")).cast(pa.int64())} if with_lengths else {}
             )
-            found |= {name: batch.column(name) for name in lists}
-            put(pa.RecordBatch.from_arrays([found[name] for name in columns.names], schema=columns))
+            values |= {name: batch.column(name) for name in lists}
+            put(pa.RecordBatch.from_arrays([values[name] for name in columns.names], schema=columns))
 
         yield add
 
@@ -57,15 +57,15 @@ def with_source_ids(
     path = folder / f"{stem}{STARTS_SUFFIX}"
     values, offsets = read_source_ids(path)
     kind = schema_of(shape).field(SOURCE_IDS)
-    at = 0
+    n_items = 0
     for batch in items:
-        bounds = offsets[at : at + batch.num_rows + 1]
-        at += batch.num_rows
+        bounds = offsets[n_items : n_items + batch.num_rows + 1]
+        n_items += batch.num_rows
         if len(bounds) <= batch.num_rows:
             break
         lists = pa.ListArray.from_arrays(
             pa.array((bounds - bounds[0]).astype(np.int32)), pa.array(values[bounds[0] : bounds[-1]]), type=kind.type
         )
         yield batch.append_column(kind, lists)
-    if at != len(offsets) - 1:
+    if n_items != len(offsets) - 1:
         raise ValidationError(path, f"expected the sources of each item; found those of {len(offsets) - 1:,}.", REBUILD)

@@ -70,13 +70,13 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
 
 def _sequences(batch: pa.RecordBatch, shape: Shape) -> pa.RecordBatch:
     """The inverse of `_pairs`."""
-    made: dict[str, list[list[int]]] = {"input_ids": [], "starts": [], "loss_mask": []}
+    columns: dict[str, list[list[int]]] = {"input_ids": [], "starts": [], "loss_mask": []}
     for prompt, chosen, rejected in zip(*(batch[name].to_pylist() for name in _NAMES), strict=True):
-        made["input_ids"].append(prompt + chosen + prompt + rejected)
-        made["starts"].append([0, len(prompt) + len(chosen)])
-        made["loss_mask"].append([0] * len(prompt) + [1] * len(chosen) + [0] * len(prompt) + [1] * len(rejected))
-    fields = [schema_of(shape).field(name) for name in made]
-    arrays = [pa.array(made[field.name], field.type) for field in fields]
+        columns["input_ids"].append(prompt + chosen + prompt + rejected)
+        columns["starts"].append([0, len(prompt) + len(chosen)])
+        columns["loss_mask"].append([0] * len(prompt) + [1] * len(chosen) + [0] * len(prompt) + [1] * len(rejected))
+    fields = [schema_of(shape).field(name) for name in columns]
+    arrays = [pa.array(columns[field.name], field.type) for field in fields]
     if shape.has_sources:
         fields, arrays = [*fields, schema_of(shape).field(SOURCE_IDS)], [*arrays, batch[SOURCE_IDS]]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))

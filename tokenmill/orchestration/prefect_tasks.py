@@ -28,12 +28,12 @@ def run_batch(batch: TaskBatch) -> State[list[Outcome[Any]]]:
     left out, or Failed if a task failed, with a message."""
     start_s = time.monotonic()
     outcomes = batch.runner.outcomes(batch.tasks)
-    failed = [one for one in outcomes if isinstance(one, TokenmillError)]
+    failed = [outcome for outcome in outcomes if isinstance(outcome, TokenmillError)]
     if failed:
         more = f" ({len(failed)} of {len(outcomes)} units failed)" if len(outcomes) > 1 else ""
         return Failed(message=f"{failed[0]}{more}", data=outcomes)
-    done = [one for one in outcomes if not isinstance(one, TokenmillError)]
-    n_left_out = sum(one.facts.n_left_out for one in done)
+    done = [outcome for outcome in outcomes if not isinstance(outcome, TokenmillError)]
+    n_left_out = sum(result.facts.n_left_out for result in done)
     left = f", {n_left_out:,} left out" if n_left_out else ""
     what = str(done[0].facts) if len(done) == 1 else f"{len(done):,} units"
     words = f"{batch.runner.round} {batch.name}: {what}{left}, {time.monotonic() - start_s:.1f} s"

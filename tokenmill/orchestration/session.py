@@ -47,7 +47,7 @@ def _has_to_run(build: Build) -> bool:
     or lengths. No file is read for it."""
     if build.force or not (build.root / DVC_LOCK_FILE).exists():
         return True
-    earlier = {one.name: one.n_bytes for one in earlier_inputs(build.root, "encode")}
+    earlier = {earlier_input.name: earlier_input.n_bytes for earlier_input in earlier_inputs(build.root, "encode")}
     return build.only is None and earlier != {shard.name: shard.n_bytes for shard in build.shards}
 
 

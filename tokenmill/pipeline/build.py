@@ -132,7 +132,7 @@ class Build:
 
     def _documents_in(self, stage: str, path: Path) -> str | None:
         """Says how the documents below an input changed; None if it holds no documents or none changed."""
-        if not any(isinstance(one.path, Path) and one.path.is_relative_to(path) for one in self.shards):
+        if not any(isinstance(shard.path, Path) and shard.path.is_relative_to(path) for shard in self.shards):
             return None
         of = "count" if stage == "count" else "encode"  # validate's files are those of encode
         if of not in self._files:
@@ -164,7 +164,7 @@ class Build:
 
         Raises what `stage` raises."""
         self._settle_uncalled(self.stages)
-        is_new = any(one.action != "up to date" for one in self.summaries)
+        is_new = any(summary.action != "up to date" for summary in self.summaries)
         if is_new and not under_dvc() and "_inputs" in self.__dict__ and (new := self._inputs.new()):
             say(
                 f"files that arrived while the build ran: {len(new):,}, such as {new[0].name}. The next build reads them"
@@ -241,7 +241,7 @@ class Build:
         return nullcontext() if name in STAGES or under_dvc() else naming_step(self.root, name)
 
     def _is_done(self, name: str) -> bool:
-        return any(one.stage == name for one in self.summaries)
+        return any(summary.stage == name for summary in self.summaries)
 
     def _settle_uncalled(self, names: Sequence[str]) -> None:
         """Settles stages of dvc.yaml that the flow did not call. Raises ParamsError for one that has to run."""
@@ -302,7 +302,7 @@ class Build:
     @cached_property
     def _shard_at(self) -> dict[str, Shard]:
         """The shards on disk, by the path under which DVC finds them."""
-        return {os.path.abspath(one.path): one for one in self.shards if isinstance(one.path, Path)}  # noqa: PTH100
+        return {os.path.abspath(shard.path): shard for shard in self.shards if isinstance(shard.path, Path)}  # noqa: PTH100
 
     def _list_objects(self, name: str) -> None:
         """Before DVC looks at a stage that reads documents: lists those in object storage for it."""

@@ -150,12 +150,12 @@ def causes_of(
 def inputs_that_stay(changes: Iterable[Change], causes: Mapping[str, Sequence[Cause]]) -> list[Change]:
     """The changes without those of outputs that earlier stages make again first. `causes`: those of the earlier stages."""
     made_again = {folder for stage, some in causes.items() if some for folder in OUTPUT_DIRECTORIES.get(stage, ())}
-    return [one for one in changes if one.kind != "input" or one.path not in made_again]
+    return [change for change in changes if change.kind != "input" or change.path not in made_again]
 
 
 def stages_to_follow(before: Sequence[str], causes: Mapping[str, Sequence[Cause]]) -> list[str]:
     """The stages `before` another one that would run and may change their outputs. `causes`: those of each stage."""
-    return [stage for stage in before if any(one.has_effect for one in causes[stage])]
+    return [stage for stage in before if any(cause.has_effect for cause in causes[stage])]
 
 
 def follows(stage: str, own: Sequence[Cause], after: Sequence[str]) -> list[Cause]:
@@ -170,7 +170,7 @@ def follows(stage: str, own: Sequence[Cause], after: Sequence[str]) -> list[Caus
 
 def as_words(causes: Iterable[Cause]) -> list[str]:
     """The text of each cause."""
-    return [one.words for one in causes]
+    return [cause.words for cause in causes]
 
 
 def _of_parameter(change: Change, code: Cause | None) -> list[Cause]:
@@ -262,7 +262,7 @@ class UnitCauses:
         """The text of the cause for one unit."""
         above = ("encode",) if stage == "validate" else ()  # validate checks what the parameters of encode decide
         causes = [one for name in (stage, *above) for one in self.of_stages.get(name, [])]
-        keys = [one.key for one in causes if one.kind == "parameter"]
+        keys = [cause.key for cause in causes if cause.kind == "parameter"]
         if NEVER in causes:
             return NEVER.words
         if words := self.inputs.of_files(unit):
@@ -273,9 +273,9 @@ class UnitCauses:
             cutting = next((key for key in keys if _CUTTING.match(key)), None)
             return _parameter(cutting).words if cutting else "the unit has other files now"
         for kind in _WHOLE_STAGE:
-            for one in causes:
-                if one.kind == kind and (kind != "parameter" or decides_units(stage, one.key)):
-                    return one.words
+            for cause in causes:
+                if cause.kind == kind and (kind != "parameter" or decides_units(stage, cause.key)):
+                    return cause.words
         if stage == "validate" and DATASET in causes and self._is_made_anew(unit):
             return DATASET.words
         others = ", or another release of tokenizers or tiktoken" if stage == "validate" else ""

@@ -102,7 +102,7 @@ def changes_since(
     manifest: Manifest, shards: Sequence[Shard], sha256_of: Callable[[Sequence[Shard]], Mapping[Shard, str]]
 ) -> InputChanges:
     """Compares the shards with the input files of a dataset; see `input_changes`."""
-    unit_files = (tuple(rows.name for rows in one.rows) for one in manifest.shards)
+    unit_files = (tuple(rows.name for rows in shard.rows) for shard in manifest.shards)
     return input_changes(manifest.inputs, shards, sha256_of, unit_files)
 
 

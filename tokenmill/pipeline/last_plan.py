@@ -145,7 +145,7 @@ def outcome_shown(root: Path, summaries: Iterable[StageSummary]) -> list[tuple[s
         plan = read_plan(root)
         if not _is_of_a_build_to_come(root):
             return []
-        return shown(compare(plan, _outcome(root, plan, [dataclasses.asdict(one) for one in summaries])))
+        return shown(compare(plan, _outcome(root, plan, [dataclasses.asdict(summary) for summary in summaries])))
     except (ParamsError, ValidationError):
         return []
 
@@ -158,7 +158,7 @@ def _is_of_a_build_to_come(root: Path) -> bool:
 
 def _outcome(root: Path, plan: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     found: dict[str, float] = {}
-    ran = [one for one in stages if one["action"] == "run"]
+    ran = [stage for stage in stages if stage["action"] == "run"]
     for one in ran:
         found[f"seconds {one['stage']}"] = one["seconds"]
     planned = {f"seconds {one['stage']}" for one in ran} & plan["quantities"].keys()
@@ -182,7 +182,9 @@ def _outcome(root: Path, plan: Mapping[str, Any], stages: Sequence[Mapping[str, 
 
 def sets_bytes_of(manifest: Manifest) -> int:
     """The bytes of all file sets. Hard-linked files of repeated passes count once."""
-    return sum({(one.format, file.sha256): file.n_bytes for one in manifest.sets for file in one.files}.values())
+    return sum(
+        {(file_set.format, file.sha256): file.n_bytes for file_set in manifest.sets for file in file_set.files}.values()
+    )
 
 
 def disk_used(root: Path, dvc_cache: str) -> int:

@@ -31,15 +31,15 @@ class StageRate(msgspec.Struct, frozen=True):
 def keep_rates(root: Path, params: Params, summaries: Iterable[StageSummary]) -> None:
     """Writes what the stages of a build took. Stages that did not run keep their last record."""
     kept, digest = _read(root), _digest(params)
-    for one in summaries:
-        n_mb = one.text_mb if one.done_mb is None else one.done_mb
-        if one.action != "run" or not n_mb or one.seconds is None:
+    for summary in summaries:
+        n_mb = summary.text_mb if summary.done_mb is None else summary.done_mb
+        if summary.action != "run" or not n_mb or summary.seconds is None:
             continue
-        new = StageRate(digest, n_mb * 1e6, one.seconds, one.peak_mb and one.peak_mb * 1e6)
-        old = kept.get(one.stage, new)
-        is_learned_before = one.done_mb is None and (old.params, old.n_bytes) == (digest, new.n_bytes)
+        new = StageRate(digest, n_mb * 1e6, summary.seconds, summary.peak_mb and summary.peak_mb * 1e6)
+        old = kept.get(summary.stage, new)
+        is_learned_before = summary.done_mb is None and (old.params, old.n_bytes) == (digest, new.n_bytes)
         # A vocabulary that was learned from the same text comes from the unit store, which takes no time.
-        kept[one.stage] = old if is_learned_before else new
+        kept[summary.stage] = old if is_learned_before else new
     with write_atomic(root / RATES_FILE) as path:
         path.write_bytes(msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
 

@@ -75,11 +75,11 @@ def _documents_in(root: Path, params: Params, stage: str, path: Path) -> str | N
         shards = find_documents(root, params)
     except CorpusError:  # such as an empty folder, which the build reports
         return None
-    if not any(isinstance(one.path, Path) and one.path.is_relative_to(path) for one in shards):
+    if not any(isinstance(shard.path, Path) and shard.path.is_relative_to(path) for shard in shards):
         return None
-    local = [one for one in shards if isinstance(one.path, Path)]
-    names = {one.name for one in shards if not isinstance(one.path, Path)}
-    earlier = [one for one in earlier_inputs(root, stage) if one.name not in names]
+    local = [shard for shard in shards if isinstance(shard.path, Path)]
+    names = {shard.name for shard in shards if not isinstance(shard.path, Path)}
+    earlier = [earlier_input for earlier_input in earlier_inputs(root, stage) if earlier_input.name not in names]
     changed = str(input_changes(earlier, local, _sha256_of(root, params)))
     if changed or not unread_files(root, params):
         return changed or None

@@ -92,16 +92,16 @@ def _different(step: str) -> str | None:
     letters = re.sub(r"\(\?:|[()]", "", step).casefold()
     if "(?i" in step and (folded := next((text for text in _folds() if text in letters), None)):
         return folded
-    at, depth = (4 if step.startswith("(?i)") else 0), 0
-    while at < len(step):
-        if step[at] == "]" and depth:
-            at, depth = at + 1, depth - 1
-        elif opened := _CLASS.match(step, at):
-            at, depth = opened.end(), depth + 1
-        elif (alike := (_ALIKE_IN_CLASS if depth else _ALIKE).match(step, at)) and not _is_reversed(alike[0]):
-            at = alike.end()
+    start, depth = (4 if step.startswith("(?i)") else 0), 0
+    while start < len(step):
+        if step[start] == "]" and depth:
+            start, depth = start + 1, depth - 1
+        elif opened := _CLASS.match(step, start):
+            start, depth = opened.end(), depth + 1
+        elif (alike := (_ALIKE_IN_CLASS if depth else _ALIKE).match(step, start)) and not _is_reversed(alike[0]):
+            start = alike.end()
         else:
-            return step[at:]
+            return step[start:]
     return None
 
 

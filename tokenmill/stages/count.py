@@ -63,8 +63,10 @@ def count(project: Project, output: Path) -> Stage:
     preparation = preparation_of(project)
     tasks = _tasks(project, preparation, by_weight, drops, samples, parent)
     done = yield from do(Round("count", tasks, CountFacts, partial(_is_within_limits, source)))
-    facts = [one.facts for one in done]
-    check_limit(units, [one.left for one in facts], sum(one.n_documents for one in facts), source)
+    facts = [result.facts for result in done]
+    check_limit(
+        units, [unit_facts.left for unit_facts in facts], sum(unit_facts.n_documents for unit_facts in facts), source
+    )
     parts = [
         PartialCounts(task.key, one.folder / part_name(i), weight, task.key)
         for i, weight, _, task, one in _files(tasks, done, by_weight)
@@ -251,8 +253,8 @@ def report_of(params: Count, facts: Sequence[CountFacts], kept: Totals, dropped:
     `pretokens`, `text_bytes_counted` and `dropped` are sums of counts, so they include weights.
     """
     return {
-        "documents": sum(one.n_documents for one in facts),
-        "text_bytes": sum(one.text_bytes for one in facts),
+        "documents": sum(unit_facts.n_documents for unit_facts in facts),
+        "text_bytes": sum(unit_facts.text_bytes for unit_facts in facts),
         "pretokens": kept.n_pretokens,
         "pretokens_distinct": kept.n_distinct,
         "text_bytes_counted": kept.n_bytes,

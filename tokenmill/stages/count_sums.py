@@ -147,8 +147,8 @@ def partition_sums(
         for i in range(partitions)
     ]
     done = yield from do(Round(_ROUND, add, SumFacts))
-    dropped = sum((one.facts.dropped for one in done), Totals())
-    return [Run.of_parquet(one.folder / part_name(0)) for one in done], dropped
+    dropped = sum((result.facts.dropped for result in done), Totals())
+    return [Run.of_parquet(result.folder / part_name(0)) for result in done], dropped
 
 
 def part_name(group: int) -> str:

@@ -68,9 +68,9 @@ def encode(project: Project) -> Stage:
 def _refuse_formats(project: Project, encoders: Sequence[Encoder]) -> None:
     params = project.params.encode
     formats = params.set_formats(project.sources.values())
-    for one in encoders:
-        shape = documents_shape(one.tokenizer, one.begin_id, one.end_id, project.has_ids, one.turns)
-        refuse_formats(formats, params, shape_of(files_of(params, one.tokenizer), shape))
+    for encoder in encoders:
+        shape = documents_shape(encoder.tokenizer, encoder.begin_id, encoder.end_id, project.has_ids, encoder.turns)
+        refuse_formats(formats, params, shape_of(files_of(params, encoder.tokenizer), shape))
 
 
 def _encode_units(
@@ -79,7 +79,7 @@ def _encode_units(
     """Encodes all units. `others`: encoders whose missing units are made in the same reading. `is_forced`: see Round."""
     params, source, units = project.params.encode, project.params.source, project.units
     keys = encode_keys(units, params, encoder, drops)
-    keys_of_others = [(one, encode_keys(units, params, one, drops)) for one in others]
+    keys_of_others = [(other, encode_keys(units, params, other, drops)) for other in others]
     force = project.force and is_forced
     if not force and not params.vocab_sizes:
         _take_over(project, {keys[unit.name]: unit.source.keep_columns for unit in units})
@@ -148,7 +148,7 @@ def _remember_digests(project: Project, manifest: Manifest) -> None:
 
 def _tell_left_out(project: Project, manifest: Manifest, corpus: EncodedCorpus, drops: Drops) -> None:
     n_bad, n_dropped = manifest.n_bad, manifest.n_dropped
-    n_damaged = sum(one.facts.left.n_pieces for one in corpus.done)
+    n_damaged = sum(result.facts.left.n_pieces for result in corpus.done)
     if n_bad or n_damaged:
         say(
             f"encode: left out {n_bad:,} bad documents and {n_damaged:,} damaged shards: {QUARANTINE_DIRECTORY}/{QUARANTINE_FILE}"

@@ -53,7 +53,7 @@ def chat_entry(root: Path, params: Chat, tokenizer: Path | None = None) -> ChatE
 def chat_encoder(tokenizer: Tokenizer, entry: ChatEntry) -> ChatEncoder:
     """The encoder of conversations for a tokenizer. Raises ParamsError for a shipped template that is for other tokenizers, and
     TemplateError."""
-    known = {one.text for one in tokenizer.added_tokens}
+    known = {token.text for token in tokenizer.added_tokens}
     lacking = [one for one in TURN_TOKENS.get(entry.template_name, ()) if one not in known]
     if lacking:
         raise ParamsError(

@@ -86,10 +86,10 @@ def write_dataset(project: Project, corpus: EncodedCorpus, tokenizer: Path, fold
     """Writes the dataset of the encoded units, its file sets, tables and quarantine. `tokenizer`: the folder of its tokenizer.
     Returns the manifest. Raises CorpusError, ParamsError, UnitsError."""
     params, units, shards = project.params.encode, project.units, corpus.entries()
-    n_good = sum(sum(one.facts.piece_documents) for one in corpus.done)
-    n_bad = check_limit(units, [one.facts.left for one in corpus.done], n_good, project.params.source)
+    n_good = sum(sum(result.facts.piece_documents) for result in corpus.done)
+    n_bad = check_limit(units, [result.facts.left for result in corpus.done], n_good, project.params.source)
     entry = _checked_entry(params.chat, corpus, sum(shard.n_tokens for shard in shards))
-    unit_folders = [one.folder for one in corpus.done]
+    unit_folders = [result.folder for result in corpus.done]
     with (
         write_directory(folders.tokens) as directory,
         write_directory(folders.quarantine) as quarantine,
@@ -114,7 +114,7 @@ def write_dataset(project: Project, corpus: EncodedCorpus, tokenizer: Path, fold
             n_tokens=sum(shard.n_tokens for shard in shards),
             text_bytes=sum(shard.text_bytes for shard in shards),
             n_bad=n_bad,
-            n_dropped=dict(sorted(sum((Counter(one.facts.reasons) for one in corpus.done), Counter()).items())),
+            n_dropped=dict(sorted(sum((Counter(result.facts.reasons) for result in corpus.done), Counter()).items())),
             quarantine_sha256=sha256_file(bad_documents),
             source=only_reading(project.sources),
             sources=source_entries(project.sources, units, shards),
@@ -163,23 +163,24 @@ def _checked_entry(params: Chat | None, corpus: EncodedCorpus, n_tokens: int) ->
     entry = corpus.encoder.entry
     if entry is None or params is None:
         return None
-    of_units = [one.facts.answers or AnswerCounts() for one in corpus.done]
+    of_units = [result.facts.answers or AnswerCounts() for result in corpus.done]
     answers = added(of_units)
-    n_trained = sum(one.facts.n_trained or 0 for one in corpus.done)
+    n_trained = sum(result.facts.n_trained or 0 for result in corpus.done)
     entry = entry.model_copy(update={"n_trained": n_trained, "answers": answers})
     if entry.turns == "each":
-        n_repeated = sum(n_repeated_tokens(one.folder / UNIT_INDEX_FILE) for one in corpus.done)
+        n_repeated = sum(n_repeated_tokens(result.folder / UNIT_INDEX_FILE) for result in corpus.done)
         entry = entry.model_copy(update={"n_repeated": n_repeated})
     check_trained(entry, n_tokens)
-    for some in (*(one for one in of_units if is_sure(params.stop_token, one)), answers):
-        check_stopped(corpus.encoder.chat, params.stop_token, some)
+    sure = [counts for counts in of_units if is_sure(params.stop_token, counts)]
+    for counts in [*sure, answers]:
+        check_stopped(corpus.encoder.chat, params.stop_token, counts)
     return entry
 
 
 def _refuse_left_out(formats: Sequence[str], corpus: EncodedCorpus) -> None:
     """Raises CorpusError if some tokens are not to be trained. `formats`: those whose readers train all of a conversation."""
-    n_tokens = sum(one.facts.n_tokens for one in corpus.done)
-    n_trained = sum(one.facts.n_trained or 0 for one in corpus.done)
+    n_tokens = sum(result.facts.n_tokens for result in corpus.done)
+    n_trained = sum(result.facts.n_trained or 0 for result in corpus.done)
     if formats and n_trained < n_tokens:
         raise CorpusError(
             f"encode.formats: {', '.join(formats)}",

@@ -100,7 +100,7 @@ def _unset(record: Record) -> dict[str, Any]:
 
 def _deciding(source: DocumentSource) -> dict[str, Any]:
     """The fields of a named source that decide bytes, by the same rule."""
-    later = {one.name for one in fields(source) if one.default is not MISSING and one.name not in _ALWAYS}
+    later = {field.name for field in fields(source) if field.default is not MISSING and field.name not in _ALWAYS}
     found = asdict(source) | {"globs": None}
     if source.conversations is not None:
         found["conversations"] = source.conversations.as_key()

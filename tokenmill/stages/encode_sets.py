@@ -135,7 +135,9 @@ def write_sets(
     writers = [SET_FORMATS[name] for name in formats]
     arrangement = Arrangement(run.stage, files, writers, documents, run.workers, code_digest("encode"))
     sets = yield from arrangement.sets(units, tokens_digest)
-    for name in dict.fromkeys("/".join(filter(None, (one.split, one.source))) for one in sets if not one.files):
+    for name in dict.fromkeys(
+        "/".join(filter(None, (file_set.split, file_set.source))) for file_set in sets if not file_set.files
+    ):
         say(f"{run.stage}: there is nothing for {name or 'the file sets'}, so it has no files")
     if any(one.epochs != "1" for one in arrangement.mixture):
         say(f"{run.stage}: {_words_of_mixture(arrangement.mixture)}")
@@ -144,16 +146,18 @@ def write_sets(
         say(
             f"{run.stage}: {', '.join(without)}: these files have no place for the labels of encode.pack.labels, and get none"
         )
-    lacking = [one for one in sets if one.before and any(not run.has(file.key) for file in one.files)]
+    lacking = [
+        file_set for file_set in sets if file_set.before and any(not run.has(file.key) for file in file_set.files)
+    ]
     temporary = yield from arrangement.prepare(lacking)
     tasks = [
-        WriteTask(name=file.name, key=file.key, format=one.format, shape=arrangement.shape, items=file.items)
-        for one in sets
-        for file in one.files
+        WriteTask(name=file.name, key=file.key, format=file_set.format, shape=arrangement.shape, items=file.items)
+        for file_set in sets
+        for file in file_set.files
     ]
     found = yield from do(Round(run.stage, tasks, SetFacts))
     done = iter(found)
-    entries = [_link(one, [next(done) for _ in one.files], arrangement.shape, directory) for one in sets]
+    entries = [_link(file_set, [next(done) for _ in file_set.files], arrangement.shape, directory) for file_set in sets]
     run.remove(temporary)
     return WrittenSets(entries, arrangement.packed, arrangement.mixture)
 

@@ -105,7 +105,7 @@ def find_mistakes(root: Path, params: Params, shards: Sequence[Shard] | None, kn
             weights_of(root, count.weights, [])
     with noted():
         made = root / TOKENIZER_DIRECTORY  # the build creates it
-        others = [one for one in params.validate_.references if not (root / one).is_relative_to(made)]
+        others = [reference for reference in params.validate_.references if not (root / reference).is_relative_to(made)]
         load_references(others, root)
     with noted():
         _refuse_equal_files(params)
@@ -201,7 +201,9 @@ def _check_encode(params: Params, tokenizer: Tokenizer) -> None:
     if params.tokenizer is None:
         shape = _as_learned(shape, asked)
     refuse_formats(encode.set_formats(params.document_sources()), encode, shape_of(files, shape))
-    if params.tokenizer is None and (more := [one for one in encode.vocab_sizes if one not in asked.vocab_sizes]):
+    if params.tokenizer is None and (
+        more := [vocab_size for vocab_size in encode.vocab_sizes if vocab_size not in asked.vocab_sizes]
+    ):
         raise no_such_size(more[0])
 
 

@@ -49,12 +49,12 @@ class Refreshed:
     def __str__(self) -> str:
         if self.published:
             return f"published {self.published}"
-        changed = any(one.action != "up to date" for one in self.summaries)
+        changed = any(summary.action != "up to date" for summary in self.summaries)
         return "built; nothing to publish" if changed else "nothing new"
 
     def as_json(self) -> dict[str, Any]:
         """The result as values of JSON."""
-        stages = [asdict(one) for one in self.summaries]
+        stages = [asdict(summary) for summary in self.summaries]
         drift, past, published = asdict(self.drift), self.past, self.published
         return {"did": str(self), "stages": stages, "drift": drift, "past": past, "published": published}
 

@@ -75,13 +75,13 @@ def _shape(text: str) -> str:
     """
     conversation = msgspec.json.decode(text)
     messages: list[Mapping[str, Any]] = conversation["messages"]
-    n_answers = sum(one.get("role") == "assistant" for one in messages)
+    n_answers = sum(message.get("role") == "assistant" for message in messages)
     has = {
-        "a system message": any(one.get("role") in ("system", "developer") for one in messages),
-        "tools": bool(conversation.get("tools")) or any(one.get("tool_calls") for one in messages),
+        "a system message": any(message.get("role") in ("system", "developer") for message in messages),
+        "tools": bool(conversation.get("tools")) or any(message.get("tool_calls") for message in messages),
         "reasoning": any(
-            any(one.get(key) for key in REASONING_KEYS) or cut_thought(str(one.get("content")))[1] != ""
-            for one in messages
+            any(message.get(key) for key in REASONING_KEYS) or cut_thought(str(message.get("content")))[1] != ""
+            for message in messages
         ),
     }
     return ", ".join(["many turns" if n_answers > 1 else "one turn", *(name for name, there in has.items() if there)])

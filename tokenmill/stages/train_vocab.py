@@ -124,7 +124,7 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
     if words := not_reached(tokenizer.vocab_size, tokenizer.special_tokens, training):
         say(f"train-vocab: WARNING: stopped early at {words} Add text, or lower train_vocab.vocab_size.")
     form = Form(tokenizer, "", {name: text for name, text in special.items() if text is not None})
-    if programs := dict.fromkeys(one.program for one in warnings_of(form)):
+    if programs := dict.fromkeys(warning.program for warning in warnings_of(form)):
         say(f"train-vocab: for {' and '.join(programs)}, see `tokenmill check {TOKENIZER_DIRECTORY}`")
     return StageSummary("train-vocab", "run", text_mb=report["text_bytes"] / 1e6, vocab_size=tokenizer.vocab_size)
 

@@ -95,7 +95,11 @@ def list_folders(folder: str) -> list[str]:
     if is_url(folder):
         return sorted(objects.list_folders(folder))
     path = Path(folder)
-    return sorted(one.name for one in path.iterdir() if one.is_dir() and not one.is_symlink()) if path.is_dir() else []
+    return (
+        sorted(child.name for child in path.iterdir() if child.is_dir() and not child.is_symlink())
+        if path.is_dir()
+        else []
+    )
 
 
 def head(file: str) -> StoredObject | None:
@@ -201,7 +205,7 @@ def delete_folder(folder: str, first: str) -> None:
     into one meanwhile. What is not there is no error."""
     if is_url(folder):
         objects.delete([f"{folder}/{first}"])
-        objects.delete([one.url for one in list_files(folder).values()])
+        objects.delete([list_file.url for list_file in list_files(folder).values()])
         return
     Path(folder, first).unlink(missing_ok=True)
     for path in list(files_below(Path(folder))):

@@ -41,8 +41,10 @@ def list_objects(prefix: str) -> list[StoredObject]:
     except _errors(hub) as error:
         raise _told(prefix, error) from None
     return [
-        StoredObject(f"hf://{where.bucket}/{one.path}", one.size, one.lfs.sha256 if one.lfs else one.blob_id, 0, commit)
-        for one in files
+        StoredObject(
+            f"hf://{where.bucket}/{file.path}", file.size, file.lfs.sha256 if file.lfs else file.blob_id, 0, commit
+        )
+        for file in files
     ]
 
 

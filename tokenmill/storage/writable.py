@@ -30,7 +30,7 @@ def refuse_unusable_path(folder: Path) -> None:
 
 def may_write(folder: Path) -> bool:
     """Whether this user may write into a folder, or make it."""
-    return os.access(next(one for one in (folder, *folder.parents) if one.exists()), os.W_OK | os.X_OK)
+    return os.access(next(ancestor for ancestor in (folder, *folder.parents) if ancestor.exists()), os.W_OK | os.X_OK)
 
 
 def user_caches() -> Path | None:
@@ -42,7 +42,7 @@ def user_caches() -> Path | None:
 def check_writable(folders: Iterable[Path]) -> None:
     """Raises TokenmillError that names the first folder that can be neither written into nor made."""
     for folder in folders:
-        there = next(one for one in (folder, *folder.parents) if one.exists())
+        there = next(ancestor for ancestor in (folder, *folder.parents) if ancestor.exists())
         to_write = "there" if there == folder else f"into {folder}"
         if not there.is_dir():
             raise TokenmillError(

@@ -24,8 +24,8 @@ def is_plain(tokens: Sequence[AddedToken], hidden: Iterable[AddedToken]) -> bool
     `tokenizers` also searches for the `hidden` special tokens and then leaves them as text. A token that overlaps a hidden
     one is therefore not found, which the core cannot imitate.
     """
-    texts, specials = [one.text for one in tokens], [one.text for one in hidden]
-    return not any(one.has_flags for one in tokens) and not (texts and specials and _may_overlap(specials, texts))
+    texts, specials = [token.text for token in tokens], [token.text for token in hidden]
+    return not any(token.has_flags for token in tokens) and not (texts and specials and _may_overlap(specials, texts))
 
 
 def _may_overlap(specials: list[str], texts: list[str]) -> bool:
@@ -34,8 +34,11 @@ def _may_overlap(specials: list[str], texts: list[str]) -> bool:
         return True
     n = 1
     while texts and specials:  # in time with the sum of their lengths, not with the product of their numbers
-        texts, specials = [text for text in texts if len(text) > n], [one for one in specials if len(one) >= n]
-        if not {text[:n] for text in texts}.isdisjoint({one[-n:] for one in specials}):
+        texts, specials = (
+            [text for text in texts if len(text) > n],
+            [special for special in specials if len(special) >= n],
+        )
+        if not {text[:n] for text in texts}.isdisjoint({special[-n:] for special in specials}):
             return True
         n += 1
     return False
@@ -48,7 +51,7 @@ class Finder:
         shown, hidden = tuple(shown), tuple(hidden)
         tokens = {normalized(one.text) if nfc else one.text: one for one in (*shown, *hidden)}
         self._tokens, self._search = [*tokens.values()], _core.TextFinder([*tokens])
-        self._hidden = {one.id for one in hidden}
+        self._hidden = {token.id for token in hidden}
 
     def is_in(self, text: str) -> bool:
         """Whether the text of any token occurs in the text."""
@@ -71,16 +74,16 @@ class Finder:
         """The tokens found, in order, each with the characters that it takes: from the first up to, not including, the second."""
         end = 0
         for start, stop, i in self._search.spans(text):
-            one = self._tokens[i]
-            if one.id in self._hidden or (one.single_word and _touches_a_word(text, start, stop)):
+            token = self._tokens[i]
+            if token.id in self._hidden or (token.single_word and _touches_a_word(text, start, stop)):
                 continue
-            if one.lstrip and (before := _SPACE_BEFORE.search(text, 0, start)):
+            if token.lstrip and (before := _SPACE_BEFORE.search(text, 0, start)):
                 start = max(before.start(), end)
-            if one.rstrip and (after := _SPACE_AFTER.match(text, stop)):
+            if token.rstrip and (after := _SPACE_AFTER.match(text, stop)):
                 stop = after.end()
             if stop <= start:  # the previous token's rstrip took all of it
                 continue
-            yield start, stop, one
+            yield start, stop, token
             end = stop
 
 

@@ -38,13 +38,13 @@ class CharacterEngine(TokenizersEngine):
         self, document: dict[str, Any], content: bytes, place: str, allow_special: bool, cache_bytes_max: int
     ) -> None:
         self._front, cuts_at_marks = _front_of(document)
-        added = [AddedToken.of(one, in_vocab=False) for one in document["added_tokens"]]
-        early, late = ([one for one in added if one.normalized is phase] for phase in (False, True))
-        shown = [one for one in early if allow_special or not one.special]
-        hidden = [one for one in early if one.special and not allow_special]
+        added = [AddedToken.of(token, in_vocab=False) for token in document["added_tokens"]]
+        early, late = ([token for token in added if token.normalized is phase] for phase in (False, True))
+        shown = [token for token in early if allow_special or not token.special]
+        hidden = [token for token in early if token.special and not allow_special]
         self._late: Finder | None = None
         self._prepares = ""
-        if any(allow_special or not one.special for one in late):
+        if any(allow_special or not token.special for token in late):
             self._search_late(late, allow_special, has_normalizer=document.get("normalizer") is not None)
         in_core = shown if self._front == "none" and self._late is None and is_plain(shown, hidden) else []
         self._finder = None if in_core or not shown else Finder(shown, hidden)
@@ -58,10 +58,10 @@ class CharacterEngine(TokenizersEngine):
         both the text and the token, so a normalizer that puts a mark in front does so before the search and before nothing else."""
         if has_normalizer:
             self._prepares, self._front = _MARK if self._front == "each part" else "", "none"
-            late = [replace(one, text=self._normalized(one.text)) for one in late]
+            late = [replace(token, text=self._normalized(token.text)) for token in late]
         self._is_normalized = has_normalizer
-        shown = [one for one in late if allow_special or not one.special]
-        self._late = Finder(shown, [one for one in late if one.special and not allow_special])
+        shown = [token for token in late if allow_special or not token.special]
+        self._late = Finder(shown, [token for token in late if token.special and not allow_special])
 
     def _normalized(self, text: str) -> str:
         return self._prepares + text.replace(" ", _MARK) if text else text
@@ -73,9 +73,11 @@ class CharacterEngine(TokenizersEngine):
             return parts
         return [
             piece
-            for one in parts
+            for part in parts
             for piece in (
-                [one] if isinstance(one, int) else self._late.cut(self._normalized(one) if self._is_normalized else one)
+                [part]
+                if isinstance(part, int)
+                else self._late.cut(self._normalized(part) if self._is_normalized else part)
             )
         ]
 
@@ -97,35 +99,35 @@ class CharacterEngine(TokenizersEngine):
             return super().encode_batch(texts, threads, begin_id, end_id)  # its error names the text that is not UTF-8
         if strings.null_count:
             return super().encode_batch(texts, threads, begin_id, end_id)  # its error names the text that is null
-        found = (self._finder or self._late) and [self._cut(text) for text in strings.to_pylist()]
-        if not found or (
-            self._late is None and all(len(parts) < 2 and isinstance(parts[0], str) for parts in found if parts)
+        cut_texts = (self._finder or self._late) and [self._cut(text) for text in strings.to_pylist()]
+        if not cut_texts or (
+            self._late is None and all(len(parts) < 2 and isinstance(parts[0], str) for parts in cut_texts if parts)
         ):
             return self._core.encode_batch(_all_spaced(strings, self._front), threads, begin_id, end_id)
-        return self._joined(found, threads, begin_id, end_id)
+        return self._joined(cut_texts, threads, begin_id, end_id)
 
     def _joined(self, texts: list[list[str | int]], threads: int, begin_id: int | None, end_id: int | None) -> Any:
         """The ids of texts that are cut at added tokens."""
         import numpy as np
 
-        pieces = [(one, i == 0) for parts in texts for i, one in enumerate(parts) if isinstance(one, str)]
-        strings = pa.array([one for one, _ in pieces], pa.large_string())
+        pieces = [(piece, i == 0) for parts in texts for i, piece in enumerate(parts) if isinstance(piece, str)]
+        strings = pa.array([piece for piece, _ in pieces], pa.large_string())
         are_first = pa.array([is_first for _, is_first in pieces], pa.bool_())
         lists = self._core.encode_batch(_all_spaced(strings, self._front, are_first), threads)
         ids, ends = lists.values.to_numpy(), iter(lists.offsets.to_numpy()[1:])
-        begin, end = ([] if one is None else [np.array([one], np.uint32)] for one in (begin_id, end_id))
+        begin, end = ([] if id is None else [np.array([id], np.uint32)] for id in (begin_id, end_id))
         offsets, arrays, done = [0], [np.empty(0, np.uint32)], 0
         for parts in texts:
-            some = [*begin]
-            for one in parts:
-                if isinstance(one, int):
-                    some.append(np.array([one], np.uint32))
+            ids_of_parts = [*begin]
+            for part in parts:
+                if isinstance(part, int):
+                    ids_of_parts.append(np.array([part], np.uint32))
                 else:
                     start, done = done, next(ends)
-                    some.append(ids[start:done])
-            some += end
-            arrays += some
-            offsets.append(offsets[-1] + sum(map(len, some)))
+                    ids_of_parts.append(ids[start:done])
+            ids_of_parts += end
+            arrays += ids_of_parts
+            offsets.append(offsets[-1] + sum(map(len, ids_of_parts)))
         return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pa.array(np.concatenate(arrays)))
 
     def count_tokens(self, texts: Any, threads: int) -> Any:
@@ -155,11 +157,11 @@ def _all_spaced(
 
     if front == "none":
         return texts
-    space, nothing = (pa.scalar(one, pa.large_string()) for one in (" ", ""))
+    space, nothing = (pa.scalar(character, pa.large_string()) for character in (" ", ""))
     wanted = pc.not_equal(texts, nothing)
     if front != "each part":
-        for one in (" ", _MARK):
-            wanted = pc.and_not(wanted, pc.starts_with(texts, one))
+        for character in (" ", _MARK):
+            wanted = pc.and_not(wanted, pc.starts_with(texts, character))
     if front == "the beginning without a mark" and are_first is not None:
         wanted = pc.and_(wanted, are_first)
     return pc.if_else(wanted, pc.binary_join_element_wise(space, texts, nothing), texts)
@@ -176,7 +178,7 @@ def _front_of(document: dict[str, Any]) -> tuple[_Front, bool]:
         if front is None or cuts not in (True, False) or metaspace != {"replacement": _MARK}:
             raise BeyondCore("pre_tokenizer is Metaspace with other fields than the core knows")
         return front, cuts
-    others = [one for one in parts if one != _REPLACE]
+    others = [part for part in parts if part != _REPLACE]
     if len(parts) - len(others) != 1 or others not in ([], [_PREPEND]):
         raise BeyondCore(f"normalizer is {(document.get('normalizer') or {'type': 'null'})['type']}")
     for one in before:
@@ -202,7 +204,7 @@ def _encoder_of(
     import numpy as np
 
     fallback = [vocab[text] for text in BYTE_TOKENS]
-    special = {one.text for one in added if one.special}
+    special = {token.text for token in added if token.special}
     apart = {vocab[text] for text in special if text in vocab} | set(fallback)
     apart |= {id for text, id in vocab.items() if " " in text}
     if any(len(text) == 1 for text in special & vocab.keys()):
@@ -215,15 +217,15 @@ def _encoder_of(
     if cuts_at_marks:
         merges = merges[~np.isin(ids[:, 1], [id for text, id in vocab.items() if text.startswith(_MARK)])]
     tokens = {id: text.replace(_MARK, " ") for text, id in vocab.items()}
-    found = {one.id: one.text for one in in_core}
-    others = {id: tokens[id] for id in apart} | found
+    text_of = {token.id: token.text for token in in_core}
+    others = {id: tokens[id] for id in apart} | text_of
     reached = {id: text for id, text in tokens.items() if id not in apart}
     try:
         return _core.Encoder(
             [],
             _batch(reached),
             pa.record_batch([pa.array(column) for column in merges.T], names=list(Merge._fields)),
-            _batch(others).append_column("in_text", pa.array([id in found for id in others], pa.bool_())),
+            _batch(others).append_column("in_text", pa.array([id in text_of for id in others], pa.bool_())),
             False,
             fallback,
         )

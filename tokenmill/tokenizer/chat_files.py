@@ -53,12 +53,12 @@ def _text(path: Path) -> str:
         raise TokenizerError(path, f"not UTF-8 at byte {error.start}.", "Save it as UTF-8.") from None
 
 
-def _named(found: object, path: Path) -> dict[str, str]:
+def _named(value: object, path: Path) -> dict[str, str]:
     """The templates of a value that is a text, a list of templates with their names, or an object with these names as keys."""
-    if isinstance(found, list) and all(isinstance(one, dict) for one in found):
-        found = {one.get("name"): one.get("template") for one in found}
+    if isinstance(value, list) and all(isinstance(entry, dict) for entry in value):
+        value = {entry.get("name"): entry.get("template") for entry in value}
     named = {}
-    for name, template in (found if isinstance(found, dict) else {DEFAULT: found}).items():
+    for name, template in (value if isinstance(value, dict) else {DEFAULT: value}).items():
         if not isinstance(name, str) or not isinstance(template, str):
             raise TokenizerError(
                 f"{path}: chat_template",

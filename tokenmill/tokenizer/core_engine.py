@@ -31,7 +31,7 @@ def engine_of(
     native &= not (in_core is late and model.nfc and any(normalized(one.text) != one.text for one in late.all))
 
     def finding(shown: Iterable[AddedToken]) -> _core.Encoder:
-        found = encoder.finding([one.id for one in shown])
+        found = encoder.finding([token.id for token in shown])
         found.limit_cache(cache_bytes_max)
         return found
 
@@ -78,7 +78,7 @@ class PreparedCore:
         parts = self._preparing.parts(text)
         if parts is None:
             return text.encode()
-        return b"".join(one.encode() if isinstance(one, str) else self.decode_bytes([one]) for one in parts)
+        return b"".join(part.encode() if isinstance(part, str) else self.decode_bytes([part]) for part in parts)
 
     def _encoder(self, pieces: list[str]) -> _core.Encoder:
         made = self._early_in_core and self._early and any(map(self._early.is_in, pieces))
@@ -117,7 +117,7 @@ class PreparedCore:
                 texts, threads, begin_id, end_id
             )  # the core's error names the text that is null
         if prepared is None:
-            prepared = self._prepared_of(enumerate(one.as_py() for one in strings))
+            prepared = self._prepared_of(enumerate(string.as_py() for string in strings))
         if not prepared:
             return self._whole.encode_batch(strings, threads, begin_id, end_id)
         import numpy as np
@@ -131,12 +131,12 @@ class PreparedCore:
         except (TokenizerError, PatternError):
             self._name_text(strings)
             raise
-        begin, end = ([] if one is None else [pa.array([one], pa.uint32())] for one in (begin_id, end_id))
+        begin, end = ([] if id is None else [pa.array([id], pa.uint32())] for id in (begin_id, end_id))
         lengths, whole_ends = np.empty(len(strings), np.int64), whole.offsets.to_numpy()
         lengths[is_whole] = whole.value_lengths().to_numpy()
         values, done = [], 0
         for n_before, (i, parts) in enumerate(prepared.items()):
-            inner = [pa.array([one], pa.uint32()) if isinstance(one, int) else next(cut) for one in parts]
+            inner = [pa.array([part], pa.uint32()) if isinstance(part, int) else next(cut) for part in parts]
             arrays = [*begin, *inner, *end]
             start, done = done, whole_ends[i - n_before]
             values += [whole.values.slice(start, done - start), *arrays]

@@ -40,21 +40,21 @@ def plain_ids(ids: Any, id_max: int) -> Any:
             raise TypeError
         if not hasattr(ids, "__arrow_c_array__") and not hasattr(ids, "__array__"):
             return list(ids)
-        found: Any = ids if isinstance(ids, pa.Array) else pa.array(ids)
+        id_array: Any = ids if isinstance(ids, pa.Array) else pa.array(ids)
     except (pa.ArrowException, TypeError, ValueError, LookupError):
         raise TypeError(expected.format(f"{reprlib.repr(ids):.60}")) from None
-    if len(found) == 0:
+    if len(id_array) == 0:
         return pa.array([], pa.uint32())
-    if not pa.types.is_integer(found.type):
-        raise TypeError(expected.format(f"an array of {found.type}"))
-    if found.null_count:
-        raise TokenizerError(f"{_expected(id_max)} found a null at {found.is_null().index(True)}.")
-    if isinstance(found, _id_arrays()):
-        return found
+    if not pa.types.is_integer(id_array.type):
+        raise TypeError(expected.format(f"an array of {id_array.type}"))
+    if id_array.null_count:
+        raise TokenizerError(f"{_expected(id_max)} found a null at {id_array.is_null().index(True)}.")
+    if isinstance(id_array, _id_arrays()):
+        return id_array
     try:
-        return found.cast(pa.uint32())
+        return id_array.cast(pa.uint32())
     except pa.ArrowInvalid as error:
-        raise refusal(found.to_pylist(), id_max, error) from None
+        raise refusal(id_array.to_pylist(), id_max, error) from None
 
 
 def plain_lists(lists: Any, id_max: int) -> Any:

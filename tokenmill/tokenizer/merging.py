@@ -17,11 +17,11 @@ def merge_all(ids: list[int], rules: Rules) -> Merge | None:
     ranks = [rules.get(pair, _NEVER).rank for pair in pairwise(ids)]
     last = None
     while ranks:
-        at = ranks.index(min(ranks))
-        if (found := rules.get((ids[at], ids[at + 1]))) is None:
+        i = ranks.index(min(ranks))
+        if (merge := rules.get((ids[i], ids[i + 1]))) is None:
             break
-        last = found
-        ids[at : at + 2] = [last.token]
-        beside = slice(max(at - 1, 0), at + 2)
+        last = merge
+        ids[i : i + 2] = [last.token]
+        beside = slice(max(i - 1, 0), i + 2)
         ranks[beside] = [rules.get(pair, _NEVER).rank for pair in pairwise(ids[beside])]
     return last

@@ -128,15 +128,15 @@ class Model:
 
     def token_bytes(self) -> dict[int, bytes]:
         """The bytes of every token by id. The bytes of an added token are its text in UTF-8."""
-        return self.tokens | {one.id: one.text.encode() for one in self.added}
+        return self.tokens | {token.id: token.text.encode() for token in self.added}
 
     def merged_tokens(self) -> dict[int, bytes]:
         """The bytes by id of the tokens that bytes become by merging: `tokens`, and the added tokens that are in a merge, too."""
-        found = [one for one in self.added if one.in_vocab and not one.special]
-        if not found:
+        vocab_tokens = [added_token for added_token in self.added if added_token.in_vocab and not added_token.special]
+        if not vocab_tokens:
             return self.tokens
         parts = {id for merge in self.merges for id in (merge.left, merge.right, merge.token)}
-        return self.tokens | {one.id: one.text.encode() for one in found if one.id in parts}
+        return self.tokens | {token.id: token.text.encode() for token in vocab_tokens if token.id in parts}
 
     def merging_alone(self) -> Model:
         """The model without a split and without added tokens that are found in a text: what becomes of a pre-token."""
@@ -155,8 +155,8 @@ def encoder_of(model: Model) -> _core.Encoder:
     merges = [pa.array(column) for column in columns]
     added = pa.record_batch(
         {
-            "id": pa.array([one.id for one in model.added], pa.uint32()),
-            "token": pa.array([one.text.encode() for one in model.added], pa.binary()),
+            "id": pa.array([token.id for token in model.added], pa.uint32()),
+            "token": pa.array([token.text.encode() for token in model.added], pa.binary()),
             "in_text": pa.repeat(False, len(model.added)),
         }
     )
@@ -175,8 +175,8 @@ def _vocabulary(model: Model) -> pa.RecordBatch:
 def digest_of(model: Model) -> str:
     """The sha256, in hex, of everything that decides ids or bytes here or in another library. Formatting does not change it."""
     added = [
-        [one.id, one.text, one.special, one.single_word, one.lstrip, one.rstrip, one.normalized]
-        for one in sorted(model.added, key=lambda one: one.id)
+        [token.id, token.text, token.special, token.single_word, token.lstrip, token.rstrip, token.normalized]
+        for token in sorted(model.added, key=lambda one: one.id)
     ]
     small = {
         "add_prefix_space": model.add_prefix_space,

@@ -24,13 +24,13 @@ class Preparation:
     @classmethod
     def of(cls, model: Model) -> "Preparation":
         """That of a model."""
-        cuts = any(not one.special for one in model.added)
+        cuts = any(not token.special for token in model.added)
         return cls(model.nfc, model.add_prefix_space, model.added if cuts else ())
 
     def __str__(self) -> str:
         words = ["normalized to NFC"] if self.nfc else []
         words += ["with a space in front"] if self.add_prefix_space else []
-        words += [f"cut at {listed(one.text for one in self.added if not one.special)}"] if self.added else []
+        words += [f"cut at {listed(token.text for token in self.added if not token.special)}"] if self.added else []
         return ", ".join(words) or "as it stands"
 
     def texts_to_split(self, texts: Texts) -> Texts:
@@ -69,7 +69,7 @@ class Phase:
     """The added tokens of one search: `shown` ones become ids, `hidden` ones stay text."""
 
     def __init__(self, added: Iterable[AddedToken], normal: bool, allow_special: bool) -> None:
-        self.all: list[AddedToken] = [one for one in added if one.normalized is normal]
+        self.all: list[AddedToken] = [token for token in added if token.normalized is normal]
         self.shown: list[AddedToken] = [one for one in self.all if allow_special or not one.special]
         self.hidden: list[AddedToken] = [] if allow_special else [one for one in self.all if one.special]
 
@@ -93,14 +93,14 @@ class Preparing:
         whole = normalized(text) if self.early_in_core else None
         if whole == text:
             return None
-        found: list[str | int] = []
+        parts: list[str | int] = []
         for part in self.early.cut(text) if self.early else [text]:
             if isinstance(part, int):
-                found.append(part)
+                parts.append(part)
                 continue
             if self.nfc:
                 part = whole if whole is not None and part == text else normalized(part)
             for piece in self.late.cut(part) if self.late else [part]:
                 spaced = self.add_prefix_space and isinstance(piece, str) and piece and not piece.startswith(" ")
-                found.append(f" {piece}" if spaced else piece)
-        return None if found == [text] or not text else found
+                parts.append(f" {piece}" if spaced else piece)
+        return None if parts == [text] or not text else parts

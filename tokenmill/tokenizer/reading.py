@@ -57,7 +57,7 @@ def read_json(content: bytes, place: str, folder: Path | None = None) -> Model |
     document = alone = read_document(content, place, merges_as_ids=True)
     if folder is not None:
         document = with_folder(alone, folder)
-    if document.get("normalizer") is not None and sum(one["normalized"] for one in document["added_tokens"]) > 1:
+    if document.get("normalizer") is not None and sum(token["normalized"] for token in document["added_tokens"]) > 1:
         from tokenmill.tokenizer.tokenizers_engine import check_distinct
 
         check_distinct(document, place)

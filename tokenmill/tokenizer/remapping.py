@@ -55,7 +55,7 @@ class Remapping:
         self._new_of[list(new_of)] = list(new_of.values())
         self._flags = np.zeros(old.id_max + 1, np.uint8)
         self._flags[list(dropped)] |= _DROPPED
-        self._flags[[one.id for one in old.model.added]] |= _ADDED
+        self._flags[[added_token.id for added_token in old.model.added]] |= _ADDED
         pattern = name_of(old.model.steps)
         for id, token in old.model.tokens.items():
             self._flags[id] |= _OPENS * _opens(token, pattern) | _CLOSES * _closes(token)
@@ -161,17 +161,17 @@ def _checked(old: Tokenizer, new: Tokenizer) -> tuple[dict[int, int], set[int]]:
         raise TokenizerError(
             "a tokenizer that is not byte-level was not trimmed by tokenmill. Encode the documents again."
         )
-    one, other = with_own_ranks(old.model), with_own_ranks(new.model)
-    ids = {token: id for id, token in other.tokens.items()}
-    new_of = {id: ids[token] for id, token in one.tokens.items() if token in ids}
-    dropped = one.tokens.keys() - new_of.keys()
-    texts = {added.text: added.id for added in other.added}
-    new_of |= {added.id: texts[added.text] for added in one.added if added.text in texts}
+    old_model, new_model = with_own_ranks(old.model), with_own_ranks(new.model)
+    ids = {token: id for id, token in new_model.tokens.items()}
+    new_of = {id: ids[token] for id, token in old_model.tokens.items() if token in ids}
+    dropped = old_model.tokens.keys() - new_of.keys()
+    texts = {added.text: added.id for added in new_model.added}
+    new_of |= {added.id: texts[added.text] for added in old_model.added if added.text in texts}
     what = (
         "it has others"
         if len(new_of) < new.vocab_size
-        else _difference(one, other)
-        or ("its merges are others" if _merges_differ(one, other, new_of, dropped) else None)
+        else _difference(old_model, new_model)
+        or ("its merges are others" if _merges_differ(old_model, new_model, new_of, dropped) else None)
     )
     if what is not None:
         raise TokenizerError(
@@ -179,7 +179,7 @@ def _checked(old: Tokenizer, new: Tokenizer) -> tuple[dict[int, int], set[int]]:
             f"expected {old.digest} without some tokens; {what}.",
             "Take one that train_vocab.trim made of it, or encode the documents again.",
         )
-    if Merges.of(one.merges).makes([added.id for added in one.added]):
+    if Merges.of(old_model.merges).makes([added.id for added in old_model.added]):
         raise TokenizerError(
             f"the tokenizer {old.digest}",
             "merges make an added token, so ids do not say where it stood in the text.",

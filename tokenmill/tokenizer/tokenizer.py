@@ -85,13 +85,13 @@ class Tokenizer:
             except TokenizerError as error:
                 raise TokenizerError(*error.inside(place)) from None
         self._with_model: Callable[[Model], Tokenizer] = lambda other: Tokenizer(other, place, cache_mb_max)
-        self._hides_special = model.nfc and any(one.special and one.normalized for one in model.added)
+        self._hides_special = model.nfc and any(token.special and token.normalized for token in model.added)
         self._content = b""
         self._reference = None
         self._tokens = model.token_bytes()
         self.engine, self.engine_reason = "core", None
         self.steps = model.steps
-        self.special_tokens = {one.text: one.id for one in model.added if one.special}
+        self.special_tokens = {token.text: token.id for token in model.added if token.special}
         self.n_merges = len(model.merges)
 
     @classmethod
@@ -155,13 +155,13 @@ class Tokenizer:
         self._reference = None
         self._make_engine = lambda allow: make(True) if allow else engine.with_own_cache()
         self._hides_special = document.get("normalizer") is not None and any(
-            one["special"] and one["normalized"] for one in document["added_tokens"]
+            token["special"] and token["normalized"] for token in document["added_tokens"]
         )
         is_core = isinstance(engine, CharacterEngine)
         self.engine, self.engine_reason = ("core", None) if is_core else ("tokenizers", reasons[-1])
         self._digest_of = lambda: engine.digest
         self.steps, self.n_merges = None, None
-        self.special_tokens = {one["content"]: one["id"] for one in document["added_tokens"] if one["special"]}
+        self.special_tokens = {token["content"]: token["id"] for token in document["added_tokens"] if token["special"]}
         return self
 
     def save(
@@ -373,10 +373,11 @@ class Tokenizer:
     def with_special(self, texts: Collection[str]) -> Tokenizer:
         """A copy in which the added tokens with these texts are special, so that `special` rules them, too."""
         if self._model is not None:
-            added = (replace(one, special=one.special or one.text in texts) for one in self._model.added)
+            added = (replace(token, special=token.special or token.text in texts) for token in self._model.added)
             return self._with_model(replace(self._model, added=tuple(added)))
         added_tokens = [
-            {**one, "special": one["special"] or one["content"] in texts} for one in self._document["added_tokens"]
+            {**token, "special": token["special"] or token["content"] in texts}
+            for token in self._document["added_tokens"]
         ]
         document = {**self._document, "added_tokens": added_tokens}
         content = json.dumps(document, ensure_ascii=False).encode()
@@ -388,7 +389,7 @@ class Tokenizer:
         """The tokens that are given by their texts, special ones and others."""
         if self._model is not None:
             return self._model.added
-        return tuple(AddedToken.of(one, in_vocab=True) for one in self._document["added_tokens"])
+        return tuple(AddedToken.of(token, in_vocab=True) for token in self._document["added_tokens"])
 
     @cached_property
     def token_lengths(self) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -453,14 +454,14 @@ class Tokenizer:
     def _known(self, id: Any, name: str) -> int:
         """The id as an int. Raises TokenizerError for an unknown id, and TypeError for one that is not an integer."""
         try:
-            found = operator.index(id)
+            number = operator.index(id)
         except TypeError:
             raise TypeError(
                 f"{name}: expected an integer; found {reprlib.repr(id):.60} ({type(id).__name__})."
             ) from None
-        if found not in self._tokens:
-            raise TokenizerError(f"{name} {found} is not in the vocabulary; its largest id is {self.id_max}.")
-        return found
+        if number not in self._tokens:
+            raise TokenizerError(f"{name} {number} is not in the vocabulary; its largest id is {self.id_max}.")
+        return number
 
     @cached_property
     def digest(self) -> str:
@@ -476,7 +477,7 @@ class Tokenizer:
         """The id of each token, by the text with which tokenizer.json writes it and tokenizers and transformers name it."""
         vocab = self.document["model"]["vocab"]
         ids = dict(vocab) if isinstance(vocab, dict) else {text: id for id, (text, _) in enumerate(vocab)}
-        return ids | {one.text: one.id for one in self.added_tokens}
+        return ids | {token.text: token.id for token in self.added_tokens}
 
     @cached_property
     def id_max(self) -> int:

@@ -57,16 +57,16 @@ class TokenizersEngine:
             {}
             if allow_special
             else {
-                one["id"]: one["content"]
-                for one in document["added_tokens"]
-                if one["special"] and one["content"] != unk
+                token["id"]: token["content"]
+                for token in document["added_tokens"]
+                if token["special"] and token["content"] != unk
             }
         )
         if isinstance(unk_id := document["model"].get("unk_id"), int):
             self._control.pop(unk_id, None)
         self._unwanted = frozenset([self._missing_id, *self._control])
         self._is_byte_level = (document.get("decoder") or {}).get("type") == "ByteLevel"
-        added = {one["content"] for one in document["added_tokens"]} - self._also_of_bytes(document)
+        added = {token["content"] for token in document["added_tokens"]} - self._also_of_bytes(document)
         self.tokens: dict[int, bytes] = {
             id: self._bytes(text, text in added) for text, id in sorted(vocab.items(), key=lambda item: item[1])
         }
@@ -139,11 +139,11 @@ class TokenizersEngine:
     def _first_of(self, unwanted: Collection[int], ids: list[int], text: str) -> tuple[int, int, int]:
         """The first of these ids in the ids of the text, and the characters that it covers. Looked for in pieces first, because
         spans of the whole text take more memory than its ids."""
-        for at in range(0, len(text) if len(text) > _COUNTED_CHARS else 0, _COUNTED_CHARS):
-            piece = text[at : at + _COUNTED_CHARS]
+        for offset in range(0, len(text) if len(text) > _COUNTED_CHARS else 0, _COUNTED_CHARS):
+            piece = text[offset : offset + _COUNTED_CHARS]
             for id, (start, end) in zip(self._ids(piece), self.spans(piece), strict=True):
                 if id in unwanted:
-                    return id, at + start, at + end
+                    return id, offset + start, offset + end
         i, id = next((i, id) for i, id in enumerate(ids) if id in unwanted)
         return id, *self.spans(text)[i]
 
@@ -156,7 +156,7 @@ class TokenizersEngine:
 
     def encode_batch(self, texts: Any, threads: int, begin_id: int | None = None, end_id: int | None = None) -> Any:
         """A large_list<uint32> array. One thread works at a time, whatever `threads` is."""
-        begin, end = ([] if one is None else [one] for one in (begin_id, end_id))
+        begin, end = ([] if id is None else [id] for id in (begin_id, end_id))
         offsets, flat = array("q", [0]), array("I")
         for i, text in enumerate(_strings(texts)):
             try:
@@ -193,13 +193,13 @@ class TokenizersEngine:
 
     def decode_batch(self, ids: Any, threads: int) -> Any:
         """A large_binary array: the bytes of each list of ids. `ids`: an array of list or large_list."""
-        found = []
-        for i, one in enumerate(ids):
+        decoded = []
+        for i, list_ids in enumerate(ids):
             try:
-                found.append(self.decode_bytes(one.as_py()))
+                decoded.append(self.decode_bytes(list_ids.as_py()))
             except TokenizerError as error:
                 raise TokenizerError(f"list {i}: {error}") from None
-        return pa.array(found, pa.large_binary())
+        return pa.array(decoded, pa.large_binary())
 
     def _also_of_bytes(self, document: dict[str, Any]) -> set[str]:
         """The added tokens that bytes of other texts become as well, so that their ids stand for these bytes, as `tokenizers` has
@@ -207,11 +207,13 @@ class TokenizersEngine:
         model = document["model"]
         if not self._is_byte_level or model["type"] != "BPE":
             return set()
-        found = {one["content"] for one in document["added_tokens"] if not one["special"]}.intersection(model["vocab"])
-        if not found or model.get("ignore_merges"):
-            return found
-        made = {left + right for left, right in model["merges"]}
-        return {text for text in found if len(text) == 1 or text in made}
+        texts = {token["content"] for token in document["added_tokens"] if not token["special"]}.intersection(
+            model["vocab"]
+        )
+        if not texts or model.get("ignore_merges"):
+            return texts
+        merged = {left + right for left, right in model["merges"]}
+        return {text for text in texts if len(text) == 1 or text in merged}
 
     def _bytes(self, text: str, added: bool) -> bytes:
         token = bytes_of(text) if self._is_byte_level and not added else None
@@ -257,16 +259,16 @@ def check_distinct(document: dict[str, Any], place: str) -> None:
 
 def _regexes(document: dict[str, Any]) -> list[str]:
     """Every regex in the normalizer and the pre_tokenizer."""
-    found, waiting = [], [document.get("normalizer"), document.get("pre_tokenizer")]
+    regexes, waiting = [], [document.get("normalizer"), document.get("pre_tokenizer")]
     while waiting:
         part = waiting.pop()
         if isinstance(part, dict):
             if isinstance(part.get("Regex"), str):
-                found.append(part["Regex"])
+                regexes.append(part["Regex"])
             waiting += part.values()
         elif isinstance(part, list):
             waiting += part
-    return found
+    return regexes
 
 
 def _try(tokenizer: Any, text: str, regexes: list[str]) -> None:

@@ -57,7 +57,8 @@ class Goal:
     def refusal(self) -> Callable[[bytes], bool] | None:
         """Whether a token is refused, as a function; None if no token is."""
         forbid, protect = (
-            [re.compile(one.encode(), re.DOTALL) for one in patterns] for patterns in (self.forbid, self.protect)
+            [re.compile(pattern.encode(), re.DOTALL) for pattern in patterns]
+            for patterns in (self.forbid, self.protect)
         )
         if not forbid and not protect:
             return None
@@ -201,9 +202,9 @@ def extend(
     places_of = place_encoder(model, running.threads)
     words = pa.chunked_array(map(places_of, counts["pretoken"].chunks), pa.large_list(pa.uint32()))
     # Old merges run before new ones, so a second way to make an old token could never apply: no new pair may make one.
-    forbidden = [*model.tokens.values(), *(one.text.encode() for one in model.added)]
+    forbidden = [*model.tokens.values(), *(token.text.encode() for token in model.added)]
     tokens = model.merged_tokens()
-    start = replace(model, tokens=tokens, added=tuple(one for one in model.added if one.id not in tokens))
+    start = replace(model, tokens=tokens, added=tuple(token for token in model.added if token.id not in tokens))
     learned = learn_allowed(Start(start, forbidden, words), counts, [vocab_size], goal, running)
     return replace(learned, tokenizers=[_with_added(longer, model.added) for longer in learned.tokenizers])
 
@@ -214,9 +215,9 @@ def _with_added(longer: Tokenizer, added: Sequence[AddedToken]) -> Tokenizer:
 
     model = longer.model
     assert model is not None
-    old = {one.id for one in added}
+    old = {added_token.id for added_token in added}
     tokens = {id: token for id, token in model.tokens.items() if id not in old}
-    new = (one for one in model.added if one.id not in old)
+    new = (added_token for added_token in model.added if added_token.id not in old)
     return Tokenizer(replace(model, tokens=tokens, added=(*added, *new)))
 
 

@@ -28,14 +28,14 @@ def ids_in_counts(tokenizer: Tokenizer, counts: pa.Table, threads: int | None = 
     model = tokenizer.model
     assert model is not None
     whole = encoder_of(model.merging_alone())
-    found = np.zeros(tokenizer.id_max + 1, np.uint64)
+    uses = np.zeros(tokenizer.id_max + 1, np.uint64)
     for start in range(0, counts.num_rows, _SLICE_ROWS):
         part = counts.slice(start, _SLICE_ROWS).combine_chunks()
         for chunk in part["pretoken"].chunks:
             lists = whole.encode_batch(chunk, threads_or_all(threads))
             times = np.repeat(part["count"].to_numpy(), lists.value_lengths().to_numpy())
-            np.add.at(found, lists.values.to_numpy(), times)
-    return found
+            np.add.at(uses, lists.values.to_numpy(), times)
+    return uses
 
 
 def ids_in_dataset(tokenizer: Tokenizer, path: Path) -> Counts:

@@ -25,12 +25,12 @@ def id_map(old: Tokenizer, new: Tokenizer) -> pa.Table:
 
     assert old.model is not None
     assert new.model is not None
-    added = [{one.text: one.id for one in model.added} for model in (old.model, new.model)]
+    added = [{added_token.text: added_token.id for added_token in model.added} for model in (old.model, new.model)]
     plain = [{token: id for id, token in model.tokens.items()} for model in (old.model, new.model)]
     in_new = {id: plain[1].get(token) for token, id in plain[0].items()}
     in_new |= {id: added[1].get(text) for text, id in added[0].items()}
     only_new = sorted({*new.tokens} - {*in_new.values()})
-    rules = [{(one.left, one.right): one for one in model.merges} for model in (old.model, new.model)]
+    rules = [{(merge.left, merge.right): merge for merge in model.merges} for model in (old.model, new.model)]
 
     def parts(token: bytes, which: int) -> list[int]:
         ids = [plain[which][byte] for i in range(len(token)) if (byte := token[i : i + 1]) in plain[which]]

@@ -47,7 +47,7 @@ def learned_of(
     from tokenmill.tokenizer.tokenizer import Tokenizer  # imported after learning, which needs the most memory
 
     last_count = MERGE.unpack(merges[-MERGE.size :])[-1] if merges else None
-    return Learned([Tokenizer(one) for one in models], len(merges) // MERGE.size, last_count, n_text_tokens)
+    return Learned([Tokenizer(model) for model in models], len(merges) // MERGE.size, last_count, n_text_tokens)
 
 
 def tokens_after(first: Sequence[bytes], merges: bytes) -> list[bytes]:
@@ -63,7 +63,7 @@ def _model(start: Model, merges: bytes, tokens: Sequence[bytes], n_tokens_max: i
     """`start` with the first `n_tokens_max` of `tokens` (in the order of learning), and the merges up to the last of them."""
     ids = sorted(start.tokens)
     tokens = tokens[:n_tokens_max]
-    next_id = max([*ids, *(one.id for one in start.added)]) + 1
+    next_id = max([*ids, *(token.id for token in start.added)]) + 1
     rank = max((merge.rank for merge in start.merges), default=-1) + 1
     n_new = len(tokens) - len(ids)
     ids += range(next_id, next_id + n_new)
@@ -74,7 +74,7 @@ def _model(start: Model, merges: bytes, tokens: Sequence[bytes], n_tokens_max: i
         AddedToken(next_id + i, f"<|reserved_{i}|>", special=True, in_vocab=True)
         for i in range(-next_id % pad_vocab_to)
     ]
-    if taken := {one.text for one in start.added} & {one.text for one in padding}:
+    if taken := {token.text for token in start.added} & {one.text for one in padding}:
         raise taken_name(min(taken))
     return replace(
         start,

@@ -103,7 +103,7 @@ def learn_superwords(
     neighbours = _neighbours(model, goal, text_bytes, sentences())
     n_new = max(vocab_size - len(model.tokens) - len(model.added), 0)  # if negative, learning refuses it when it starts
     floor = max(goal.pair_count_min, neighbours.count_of_nth(_FLOOR_RANK * n_new))
-    start = Start(replace(model, steps=steps), [one.text.encode() for one in model.added])
+    start = Start(replace(model, steps=steps), [token.text.encode() for token in model.added])
     while True:
         phrases = _counted(neighbours, sentences(), floor, room)
         words = _lists(phrases)

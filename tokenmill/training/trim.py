@@ -84,7 +84,7 @@ class _Leaves:
             self._made[merge.token].append(merge)
         self._n_uses = Counter(part for merge in model.merges for part in (merge.left, merge.right))
         self._counts = Counter({id: int(count) for id, count in enumerate(counts)})
-        whole = self._with_parts({*staying, *(one.id for one in model.added)})
+        whole = self._with_parts({*staying, *(added_token.id for added_token in model.added)})
         self.n_staying = len(whole)
         self._can_go = model.tokens.keys() - whole
         self._heap = [(self._counts[id], -id) for id in self._can_go if not self._n_uses[id]]
@@ -109,19 +109,19 @@ class _Leaves:
 
     def _with_parts(self, ids: Collection[int]) -> set[int]:
         """These tokens of the vocabulary, and all that they are made of."""
-        found, todo = set(ids), list(ids)
+        reached, todo = set(ids), list(ids)
         while todo:
             for merge in self._made[todo.pop()]:
-                todo += {merge.left, merge.right} - found
-                found |= {merge.left, merge.right}
-        return found
+                todo += {merge.left, merge.right} - reached
+                reached |= {merge.left, merge.right}
+        return reached
 
 
 def without(model: Model, dropped: Collection[int]) -> Model:
     """The model without some tokens and their merges, and with new ids: from 0, in the order of the old ones."""
     import numpy as np
 
-    gone, all_ids = set(dropped), {*model.tokens, *(one.id for one in model.added)}
+    gone, all_ids = set(dropped), {*model.tokens, *(added_token.id for added_token in model.added)}
     ids = sorted(all_ids - gone)
     new_of = {id: new for new, id in enumerate(ids)}
     old = np.frombuffer(Merges.of(model.merges).rows, "<u4").reshape(-1, len(Merge._fields))
@@ -134,7 +134,7 @@ def without(model: Model, dropped: Collection[int]) -> Model:
         model,
         tokens={new_of[id]: token for id, token in sorted(model.tokens.items()) if id not in gone},
         merges=Merges(rows.astype("<u4").tobytes()),
-        added=tuple(replace(one, id=new_of[one.id]) for one in model.added),
+        added=tuple(replace(added_token, id=new_of[added_token.id]) for added_token in model.added),
         not_applied=_renumbered(model.not_applied, lambda id: new_of.get(id, id)),
     )
 
@@ -142,7 +142,7 @@ def without(model: Model, dropped: Collection[int]) -> Model:
 def _staying(model: Model, chosen: Collection[str]) -> set[int]:
     """The tokens of the vocabulary that must not go: bytes, chosen ones, and those that the rest of tokenizer.json names."""
     id_of = {token: id for id, token in model.tokens.items()}
-    texts = {one.text for one in model.added}
+    texts = {added_token.text for added_token in model.added}
     lacking = [text for text in chosen if text.encode() not in id_of and text not in texts]
     if lacking:
         raise ParamsError("chosen", f"found {lacking[0]!r}, which is no token.", "Take it out, or correct it.")
@@ -161,16 +161,16 @@ def _staying(model: Model, chosen: Collection[str]) -> set[int]:
 def _renumbered(part: Any, new_of: Callable[[int], int]) -> Any:
     """What encoding does not apply of a tokenizer.json, with new ids."""
     if isinstance(part, Mapping):
-        found: dict[str, Any] = {}
+        renumbered: dict[str, Any] = {}
         for key, value in part.items():
             match key, value:
                 case "ids", list():
-                    found[key] = [new_of(id) for id in value]
+                    renumbered[key] = [new_of(id) for id in value]
                 case "pad_id", int():
-                    found[key] = new_of(value)
+                    renumbered[key] = new_of(value)
                 case (("sep" | "cls"), [str(text), int(id)]):
-                    found[key] = [text, new_of(id)]
+                    renumbered[key] = [text, new_of(id)]
                 case _:
-                    found[key] = _renumbered(value, new_of)
-        return found
+                    renumbered[key] = _renumbered(value, new_of)
+        return renumbered
     return [_renumbered(value, new_of) for value in part] if isinstance(part, list) else part

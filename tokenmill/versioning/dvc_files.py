@@ -21,7 +21,7 @@ def ask_once(entries: Iterable[Any], known: Known) -> None:
 
 def _known_or_found(known: Known, key: tuple[str, ...], find: Callable[..., Any], *args: Any, **named: Any) -> Any:
     # The kind of hash is an argument, because DVC hashes a file that dvc.lock does not name first as DVC 2 did, and then again.
-    key = (*key, *(one for one in args if isinstance(one, str)))
+    key = (*key, *(arg for arg in args if isinstance(arg, str)))
     if key not in known:
         known[key] = find(*args, **named)
     return known[key]
@@ -32,7 +32,7 @@ def forget(entries: Iterable[Any], known: Known) -> None:
     paths = [f"{entry.fs_path}/" for entry in entries]
     for key in list(known):
         here = f"{key[1]}/"
-        if any(here.startswith(one) or one.startswith(here) for one in paths):
+        if any(here.startswith(path) or path.startswith(here) for path in paths):
             del known[key]
 
 

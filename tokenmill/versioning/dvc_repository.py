@@ -398,7 +398,7 @@ def cache_of(root: Path) -> tuple[str, bool]:
     with repository(root) as repo:
         cache = repo.cache.local
         path = Path(cache.path)
-        there = next(one for one in (path, *path.parents) if one.is_dir())
+        there = next(ancestor for ancestor in (path, *path.parents) if ancestor.is_dir())
         is_same_disk = there.stat().st_dev == root.stat().st_dev
         kinds = list(cache.cache_types)
         shares = is_same_disk and (has_clones(there) or kinds[0] in ("hardlink", "symlink"))

@@ -172,7 +172,7 @@ class DvcStage:
 
     def lacking_parameters(self) -> list[str]:
         """The keys that the stage's params name and params.yaml lacks. DVC runs no such stage."""
-        entries = [one for one in self._stage.deps if is_params(one) and Path(one.fs_path).name == PARAMS_FILE]
+        entries = [dep for dep in self._stage.deps if is_params(dep) and Path(dep.fs_path).name == PARAMS_FILE]
         return sorted(key for entry in entries for key in set(entry.params).difference(entry.read_params()))
 
     def sees_parameter(self, key: str) -> bool:

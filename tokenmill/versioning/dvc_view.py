@@ -18,7 +18,7 @@ class Snapshot:
     @classmethod
     def of(cls, folders: Iterable[Path]) -> "Snapshot":
         """The snapshot of these folders now. Skips paths that are no folders."""
-        return cls({os.path.abspath(one): frozenset(_names(one)) for one in folders if one.is_dir()})  # noqa: PTH100
+        return cls({os.path.abspath(folder): frozenset(_names(folder)) for folder in folders if folder.is_dir()})  # noqa: PTH100
 
     def has_arrived(self, path: str) -> bool:
         """Whether the file at an absolute path is in one of the folders but not in the snapshot. False behind a link to a folder,
@@ -64,4 +64,4 @@ def _names(folder: Path) -> Iterator[str]:
 
 
 def _is_linked(folder: str, name: str) -> bool:
-    return any(Path(folder, one).is_symlink() for one in list(Path(name).parents)[:-1])
+    return any(Path(folder, parent).is_symlink() for parent in list(Path(name).parents)[:-1])

@@ -129,8 +129,8 @@ def root_of(repository: str) -> Path | None:
     except (VersionsError, OSError):
         return None
     here = Path(repository).resolve()
-    folders = [one for one in (here, *here.parents) if one.is_relative_to(top.resolve())]
-    return next((one for one in folders if (one / ".dvc").is_dir()), None)
+    folders = [ancestor for ancestor in (here, *here.parents) if ancestor.is_relative_to(top.resolve())]
+    return next((folder for folder in folders if (folder / ".dvc").is_dir()), None)
 
 
 def _refuse_harmful(remotes: Mapping[str, Mapping[str, Any]], own: Mapping[str, Mapping[str, Any]], place: str) -> None:

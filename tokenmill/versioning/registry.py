@@ -318,7 +318,7 @@ def assigned_commit(tags: dict[str, str], reference: Reference) -> str | None:
             events.append((parsed[COUNTER], parsed[ACTION] == Action.UNASSIGN, commit))
     assigned: list[str] = []
     for _number, is_unassigned, commit in sorted(events):
-        assigned = [one for one in assigned if one != commit] + ([] if is_unassigned else [commit])
+        assigned = [other for other in assigned if other != commit] + ([] if is_unassigned else [commit])
     return assigned[-1] if assigned else None
 
 

@@ -36,23 +36,23 @@ def values(found: npt.NDArray[np.uint8], type: npt.DTypeLike, start: int, n_valu
 
 def whole_values(path: Path, type: npt.DTypeLike) -> npt.NDArray[Any]:
     """A file of values alone, mapped into memory. Raises ValidationError if its size is not a whole number of them."""
-    found = map_file(path)
-    if found.size % np.dtype(type).itemsize:
+    content = map_file(path)
+    if content.size % np.dtype(type).itemsize:
         raise ValidationError(
-            path, f"expected values of {np.dtype(type).itemsize} bytes each; found {found.size:,} bytes.", REBUILD
+            path, f"expected values of {np.dtype(type).itemsize} bytes each; found {content.size:,} bytes.", REBUILD
         )
-    return found.view(type)
+    return content.view(type)
 
 
 def read_mask(path: Path, data: Path, n_ids: int) -> Mask:
     """A file with the loss mask of the ids in the file `data`, a byte for each. Raises ValidationError for another number of bytes,
     or for one that is neither 0 nor 1."""
-    found = map_file(path)
-    if found.size != n_ids:
+    mask = map_file(path)
+    if mask.size != n_ids:
         raise ValidationError(
-            path, f"expected {n_ids:,} bytes, one for each id of {data.name}; found {found.size:,}.", REBUILD
+            path, f"expected {n_ids:,} bytes, one for each id of {data.name}; found {mask.size:,}.", REBUILD
         )
-    if (found > 1).any():
-        at = int(np.argmax(found > 1))
-        raise ValidationError(path, f"byte {at:,}: loss_mask: expected 0 or 1; found {found[at]}.", REBUILD)
-    return found.view(np.int8)
+    if (mask > 1).any():
+        position = int(np.argmax(mask > 1))
+        raise ValidationError(path, f"byte {position:,}: loss_mask: expected 0 or 1; found {mask[position]}.", REBUILD)
+    return mask.view(np.int8)

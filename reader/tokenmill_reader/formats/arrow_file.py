@@ -19,16 +19,16 @@ _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # the marker at the end of a stream;
 def read_arrow_file(path: Path, columns: pa.Schema, are_some: bool = False) -> Iterator[pa.RecordBatch]:
     """The record batches of a file, mapped into memory. `are_some`: the file may have further columns, which are left out. Raises
     ValidationError if it is not such a file, or has other columns."""
-    found = map_file(path)
-    if found[-len(_END) :].tobytes() != _END:
+    content = map_file(path)
+    if content[-len(_END) :].tobytes() != _END:
         raise ValidationError(path, "it is cut off, or is not an Arrow stream.", REBUILD)
     try:
-        source = pa.BufferReader(pa.py_buffer(found))
+        source = pa.BufferReader(pa.py_buffer(content))
         with pa.ipc.open_stream(source) as reader:
-            found_columns = reader.schema
+            columns_there = reader.schema
             if are_some:
-                found_columns = pa.schema([one for one in reader.schema if one.name in columns.names])
-            if not found_columns.equals(columns):
+                columns_there = pa.schema([field for field in reader.schema if field.name in columns.names])
+            if not columns_there.equals(columns):
                 raise ValidationError(
                     path, f"expected the columns {named(columns)}; found {named(reader.schema)}.", REBUILD
                 )
@@ -38,8 +38,8 @@ def read_arrow_file(path: Path, columns: pa.Schema, are_some: bool = False) -> I
                 if any(column.null_count for column in batch.columns):
                     raise ValidationError(path, "expected no nulls; found some.", REBUILD)
                 yield batch
-            if source.tell() != found.size:
-                raise ValidationError(path, f"expected {source.tell():,} bytes; found {found.size:,}.", REBUILD)
+            if source.tell() != content.size:
+                raise ValidationError(path, f"expected {source.tell():,} bytes; found {content.size:,}.", REBUILD)
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
         raise ValidationError(path, f"cannot be read: {error}.", REBUILD) from None
 

@@ -96,7 +96,7 @@ def check_beside(
     for name in _BESIDE_IDS:
         if name not in batch.schema.names:
             continue
-        found, own = list_values(batch.column(name))
+        values, own = list_values(batch.column(name))
         if not np.array_equal(own, offsets):
             row = int(np.argmax(np.diff(own) != np.diff(offsets)))
             expected, n_found = np.diff(offsets)[row], np.diff(own)[row]
@@ -105,9 +105,9 @@ def check_beside(
                 f"item {n_before + row:,}: expected {expected:,} values of {name}, one for each id; found {n_found:,}.",
                 fix,
             )
-        if name == "loss_mask" and found.size and (found.view(np.uint8) > 1).any():
-            at = int(np.argmax(found.view(np.uint8) > 1))
-            row = int(np.searchsorted(offsets, at, side="right")) - 1
+        if name == "loss_mask" and values.size and (values.view(np.uint8) > 1).any():
+            position = int(np.argmax(values.view(np.uint8) > 1))
+            row = int(np.searchsorted(offsets, position, side="right")) - 1
             raise ValidationError(
-                place, f"item {n_before + row:,}: loss_mask: expected 0 or 1; found {found[at]}.", fix
+                place, f"item {n_before + row:,}: loss_mask: expected 0 or 1; found {values[position]}.", fix
             )

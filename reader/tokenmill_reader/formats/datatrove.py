@@ -46,11 +46,11 @@ def read_flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
             f"expected {n_segments[-1]:,} segments, as {stem}{STARTS_SUFFIX} says; found {ends.size - 1:,}.",
             REBUILD,
         )
-    found = Flat(ids, ends[n_segments], starts, loss_mask=mask)
-    check_segments(found, shape, index)
-    if not np.array_equal(segment_ends(found), ends[1:]):
+    items = Flat(ids, ends[n_segments], starts, loss_mask=mask)
+    check_segments(items, shape, index)
+    if not np.array_equal(segment_ends(items), ends[1:]):
         raise ValidationError(index, f"its ends are not those of {stem}{STARTS_SUFFIX}.", REBUILD)
-    return [found]
+    return [items]
 
 
 def _check_metadata(path: Path, expected: str) -> None:

@@ -100,17 +100,24 @@ def check_segments(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix
         )
     first = first_wrong_starts(flat.starts, lengths)
     if first is not None:
-        some = flat.starts.values[flat.starts.offsets[first] : flat.starts.offsets[first + 1]][:_SHOWN_STARTS_MAX]
+        starts = flat.starts.values[flat.starts.offsets[first] : flat.starts.offsets[first + 1]][:_SHOWN_STARTS_MAX]
         raise ValidationError(
             place,
             f"item {n_before + first:,}: expected starts that begin with 0 and rise within its {lengths[first]:,} "
-            f"tokens; found {some.tolist()}.",
+            f"tokens; found {starts.tolist()}.",
             fix,
         )
     if flat.loss_mask is not None:
-        at = segment_places(flat)
-        if flat.loss_mask[at].any():
-            first = int(np.searchsorted(flat.offsets, at[np.argmax(flat.loss_mask[at] != 0)], side="right")) - 1
+        first_places = segment_places(flat)
+        if flat.loss_mask[first_places].any():
+            first = (
+                int(
+                    np.searchsorted(
+                        flat.offsets, first_places[np.argmax(flat.loss_mask[first_places] != 0)], side="right"
+                    )
+                )
+                - 1
+            )
             raise ValidationError(
                 place,
                 f"item {n_before + first:,}: loss_mask: expected 0 at each start, where no token before is of the "

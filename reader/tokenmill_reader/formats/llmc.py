@@ -29,17 +29,17 @@ _VERSION = 1
 def read_flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
     """The items of a part. Raises ValidationError for files that are not as they should be."""
     path = folder / f"{stem}{DATA}"
-    found = map_file(path)
-    n_ids = max(found.size - HEADER_BYTES, 0) // 2
-    if found.size != HEADER_BYTES + 2 * n_ids or n_ids > INT32_MAX:
+    content = map_file(path)
+    n_ids = max(content.size - HEADER_BYTES, 0) // 2
+    if content.size != HEADER_BYTES + 2 * n_ids or n_ids > INT32_MAX:
         raise ValidationError(
-            path, f"expected a header of {HEADER_BYTES:,} bytes and ids of 2; found {found.size:,} bytes.", REBUILD
+            path, f"expected a header of {HEADER_BYTES:,} bytes and ids of 2; found {content.size:,} bytes.", REBUILD
         )
-    header, expected = found[:HEADER_BYTES].view("<i4"), header_of(n_ids)
+    header, expected = content[:HEADER_BYTES].view("<i4"), header_of(n_ids)
     if not np.array_equal(header, expected):
         at = int(np.argmax(header != expected))
         raise ValidationError(path, f"header: expected {expected[at]} as value {at}; found {header[at]}.", REBUILD)
-    return [items_of(found[HEADER_BYTES:].view("<u2"), path, stem, shape)]
+    return [items_of(content[HEADER_BYTES:].view("<u2"), path, stem, shape)]
 
 
 def header_of(n_ids: int) -> npt.NDArray[Any]:

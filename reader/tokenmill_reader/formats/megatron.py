@@ -58,20 +58,20 @@ def read_offsets(path: Path, type: np.dtype[Any], data: Path, n_values: int) -> 
 
 def _lengths(path: Path, type: np.dtype[Any]) -> npt.NDArray[np.int32]:
     """The lengths of all sequences. Raises ValidationError if anything in the index does not fit."""
-    found = map_file(path)
-    if found.size < HEADER.itemsize:
-        raise ValidationError(path, f"expected a header of {HEADER.itemsize} bytes; found {found.size:,}.", REBUILD)
-    header = found[: HEADER.itemsize].view(HEADER)[0]
-    n = min(int(header["n_sequences"]), found.size)  # a wrong number gives another header, which is compared
+    content = map_file(path)
+    if content.size < HEADER.itemsize:
+        raise ValidationError(path, f"expected a header of {HEADER.itemsize} bytes; found {content.size:,}.", REBUILD)
+    header = content[: HEADER.itemsize].view(HEADER)[0]
+    n = min(int(header["n_sequences"]), content.size)  # a wrong number gives another header, which is compared
     if header.tobytes() != (expected := header_of(type, n)).tobytes():
         wrong = next(name for name in HEADER.names or () if header[name] != expected[name])
         raise ValidationError(f"{path}: {wrong}", f"expected {expected[wrong]}; found {header[wrong]}.", REBUILD)
     n_bytes = HEADER.itemsize + n * 20 + 8
-    if found.size != n_bytes:
-        raise ValidationError(path, f"expected {n_bytes:,} bytes for {n:,} sequences; found {found.size:,}.", REBUILD)
-    lengths: npt.NDArray[np.int32] = values(found, "<i4", HEADER.itemsize, n)
-    places = values(found, "<i8", HEADER.itemsize + n * 4, n)
-    documents = values(found, "<i8", HEADER.itemsize + n * 12, n + 1)
+    if content.size != n_bytes:
+        raise ValidationError(path, f"expected {n_bytes:,} bytes for {n:,} sequences; found {content.size:,}.", REBUILD)
+    lengths: npt.NDArray[np.int32] = values(content, "<i4", HEADER.itemsize, n)
+    places = values(content, "<i8", HEADER.itemsize + n * 4, n)
+    documents = values(content, "<i8", HEADER.itemsize + n * 12, n + 1)
     ends = np.cumsum(lengths, dtype=np.int64) * type.itemsize
     wrong_rows = (lengths < 0) | (places != np.append(0, ends)[:-1]) | (documents[:-1] != np.arange(n))
     if wrong_rows.any() or documents[-1] != n:

@@ -130,14 +130,21 @@ def _numbers(text: npt.NDArray[np.uint8], is_packed: bool) -> list[Longs]:
     ends = np.flatnonzero(text == ord("\n"))
     begins = np.append(0, ends[:-1] + 1)
     commas = np.flatnonzero(text == ord(","))
-    at = np.searchsorted(commas, begins)  # the first comma of each line
-    n_commas = np.diff(np.append(at, len(commas)))
+    first_commas = np.searchsorted(commas, begins)  # the first comma of each line
+    n_commas = np.diff(np.append(first_commas, len(commas)))
     if (n_commas < _N_COMMAS).any() or (is_packed and (n_commas > _N_COMMAS).any()):
         raise ValueError("expected five columns; found others")
-    columns = [_parsed(text, begins, commas[at]), _parsed(text, commas[at] + 1, commas[at + 1])]
+    columns = [
+        _parsed(text, begins, commas[first_commas]),
+        _parsed(text, commas[first_commas] + 1, commas[first_commas + 1]),
+    ]
     if not is_packed:
         return [*columns, *[np.empty(0, np.int64)] * 2]
-    return [*columns, _parsed(text, commas[at + 1] + 1, commas[at + 2]), _parsed(text, commas[at + 3] + 1, ends)]
+    return [
+        *columns,
+        _parsed(text, commas[first_commas + 1] + 1, commas[first_commas + 2]),
+        _parsed(text, commas[first_commas + 3] + 1, ends),
+    ]
 
 
 def _parsed(text: npt.NDArray[np.uint8], begins: Longs, ends: Longs) -> Longs:
@@ -145,11 +152,11 @@ def _parsed(text: npt.NDArray[np.uint8], begins: Longs, ends: Longs) -> Longs:
     n_digits = ends - begins
     if ((n_digits < 1) | (n_digits > _DIGITS_MAX)).any():
         raise ValueError("expected a number of tokens; found none")
-    found = np.zeros(len(begins), np.int64)
+    numbers = np.zeros(len(begins), np.int64)
     for k in range(int(n_digits.max(initial=0))):
-        some = np.flatnonzero(n_digits > k)
-        digits = text[begins[some] + k].astype(np.int64) - ord("0")
+        with_digit = np.flatnonzero(n_digits > k)
+        digits = text[begins[with_digit] + k].astype(np.int64) - ord("0")
         if ((digits < 0) | (digits > 9)).any():
             raise ValueError("expected a number of tokens; found none")
-        found[some] = found[some] * 10 + digits
-    return found
+        numbers[with_digit] = numbers[with_digit] * 10 + digits
+    return numbers

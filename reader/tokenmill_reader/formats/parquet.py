@@ -20,14 +20,14 @@ def check_counts(path: Path, n_documents: int, n_tokens: int) -> None:
     kilobyte can hold a billion equal ids. The numbers are those of the page headers, which pyarrow goes by. Checks of the rows find
     and name a few too many."""
     with reading(path), parquet_file(path) as file, path.open("rb") as pages:
-        found: dict[str, int] = {}
+        n_values_of: dict[str, int] = {}
         for j in range(file.metadata.num_columns):
             path_in_file = file.metadata.schema.column(j).path
             for i in range(file.num_row_groups if path_in_file.endswith(".list.element") else 0):
                 of_chunk = pages_of(pages, file.metadata.row_group(i).column(j))
                 n_values = sum(page.n_values for page in of_chunk if not page.is_dictionary)
-                found[path_in_file] = found.get(path_in_file, 0) + n_values
-        n_rows, n_ids = file.metadata.num_rows, max(found.values(), default=0)
+                n_values_of[path_in_file] = n_values_of.get(path_in_file, 0) + n_values
+        n_rows, n_ids = file.metadata.num_rows, max(n_values_of.values(), default=0)
     if (
         n_rows > n_documents + _SURPLUS_MAX or n_ids > n_tokens + n_documents + _SURPLUS_MAX
     ):  # an empty list counts as a value

@@ -130,7 +130,7 @@ def _parameters(manifest: Manifest) -> dict[str, Any]:
     found = manifest.model_dump(mode="json", include={"source", "sources", "chat", "files", *_ENCODE})
     source, files, chat = (found.pop(name) or {} for name in ("source", "files", "chat"))
     sources = {one.pop("name"): one for one in found.pop("sources")}
-    formats = sorted({one.format for one in manifest.sets})
+    formats = sorted({file_set.format for file_set in manifest.sets})
     for made in (files, chat):
         for name in _MADE:
             made.pop(name, None)

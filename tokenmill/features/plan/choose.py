@@ -124,7 +124,7 @@ def _ladder(
     goal = goal_of(asked)
     whole = merge(list(counts.values()), [weight for _, weight in counts])
     learned = learn(whole, sorted(sizes, reverse=True), pattern, asked.special_tokens, goal)
-    rungs = [_measured(pattern, one, counts, sample, width) for one in reversed(learned.tokenizers)]
+    rungs = [_measured(pattern, tokenizer, counts, sample, width) for tokenizer in reversed(learned.tokenizers)]
     knee = _knee(rungs)
     for i, rung in enumerate(rungs):
         yield replace(rung, is_knee=i == knee)
@@ -171,7 +171,7 @@ def _knee(rungs: Sequence[Rung]) -> int | None:
     Source: Satopää et al., Finding a "Kneedle" in a Haystack (2011), for a curve of few points."""
     if len(rungs) < 3 or rungs[-1].vocab_size == rungs[0].vocab_size:
         return None
-    sizes, gains = [log2(one.vocab_size) for one in rungs], [one.bytes_per_token for one in rungs]
+    sizes, gains = [log2(rung.vocab_size) for rung in rungs], [rung.bytes_per_token for rung in rungs]
     slope = (gains[-1] - gains[0]) / (sizes[-1] - sizes[0])
     above = [gain - gains[0] - slope * (at - sizes[0]) for at, gain in zip(sizes, gains, strict=True)]
     return int(np.argmax(above))
@@ -182,12 +182,12 @@ def lines_of(rungs: Sequence[Rung]) -> list[str]:
     sources = [name for name in rungs[0].by_source if name != "all"]
     names = ["pattern", "vocab_size", "bytes/token", *sources, "bits/byte", "tokens", "unused", "embedding", ""]
     rows = [names]
-    for one in rungs:
-        of_sources = [f"{one.by_source[name]:.4f}" for name in sources]
-        bits = "–" if one.bits_per_byte is None else f"{one.bits_per_byte:.4f}"
-        sums = [bits, f"{one.n_tokens:,}", f"{one.n_unused:,}", f"{one.n_embedding:,}"]
-        knee = "<- the knee" if one.is_knee else ""
-        rows.append([one.pattern, f"{one.vocab_size:,}", f"{one.bytes_per_token:.4f}", *of_sources, *sums, knee])
+    for rung in rungs:
+        of_sources = [f"{rung.by_source[name]:.4f}" for name in sources]
+        bits = "–" if rung.bits_per_byte is None else f"{rung.bits_per_byte:.4f}"
+        sums = [bits, f"{rung.n_tokens:,}", f"{rung.n_unused:,}", f"{rung.n_embedding:,}"]
+        knee = "<- the knee" if rung.is_knee else ""
+        rows.append([rung.pattern, f"{rung.vocab_size:,}", f"{rung.bytes_per_token:.4f}", *of_sources, *sums, knee])
     widths = [max(len(row[column]) for row in rows) for column in range(len(names))]
     lines = [
         "  ".join([row[0].ljust(widths[0]), *(cell.rjust(n) for cell, n in zip(row[1:], widths[1:], strict=True))])

@@ -76,7 +76,7 @@ def _choose(asked: argparse.Namespace) -> Answer:
     params = load_params(path)
     patterns = asked.patterns or [params.count.pattern or "gpt2"]
     rungs = choose(path.absolute().parent, params, asked.sizes, patterns, asked.width)
-    rows = [asdict(one) for one in rungs]
+    rows = [asdict(rung) for rung in rungs]
     if asked.plot is not None:
         from tokenmill.report.plots import ladder
 
@@ -97,7 +97,7 @@ def _new_plan(root: Path, params_path: Path, seed: int) -> Answer:
     params = load_params(params_path)
     plan = make_plan(root, params, SampleSize(seed)).as_json()
     unread = unread_files(root, params)
-    would_run = any(one["would_run"] for one in plan["stages"])
+    would_run = any(stage["would_run"] for stage in plan["stages"])
     if would_run:  # else it would take the place of the plan of the last build
         keep_plan(root, plan)
     rows = [row for row in compare(plan, {}) if would_run or row.quantity in _OF_THE_DATASET]
@@ -127,9 +127,9 @@ def _outcome(root: Path) -> Answer:
 def _stage_lines(stages: Sequence[dict[str, Any]]) -> list[str]:
     """A line a stage: its units, those to be done, and why."""
     cells = [("stage", "units", "to do", "why")]
-    for one in stages:
-        n, n_todo = ("–" if n is None else f"{n:,}" for n in (one["n_units"], one["n_units_todo"]))
-        cells.append((one["stage"], n, n_todo, "; ".join(one["reasons"]) if one["would_run"] else "up to date"))
+    for stage in stages:
+        n, n_todo = ("–" if n is None else f"{n:,}" for n in (stage["n_units"], stage["n_units_todo"]))
+        cells.append((stage["stage"], n, n_todo, "; ".join(stage["reasons"]) if stage["would_run"] else "up to date"))
     widths = [max(len(row[i]) for row in cells) for i in range(3)]
     lines = []
     for name, units, todo, why in cells:

@@ -138,7 +138,7 @@ def _disk(known: _Known) -> tuple[Estimate, Estimate]:
     if stages["validate"].would_run:
         outputs += _REPORT_BYTES
     if work.would_run:
-        n_units = max(one.n_units_todo or 0 for one in stages.values())
+        n_units = max(stage.n_units_todo or 0 for stage in stages.values())
         store += _SMALL_FILES * (_FILES_A_UNIT * n_units + _FILES_OF_A_BUILD)
     return outputs, store
 

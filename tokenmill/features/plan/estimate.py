@@ -75,8 +75,8 @@ def estimate_dataset(
     `sample`: None if there are no documents to encode. `earlier`: the totals of the documents that were read before."""
     strata = sample.strata if sample else []
     before = [
-        reduce(EarlierTotals.plus, (earlier[shard] for shard in one.shards if shard in earlier), EarlierTotals())
-        for one in strata
+        reduce(EarlierTotals.plus, (earlier[shard] for shard in stratum.shards if shard in earlier), EarlierTotals())
+        for stratum in strata
     ]
     pairs = list(zip(strata, before, strict=True))
     texts = [_scaled(one, lambda excerpt: excerpt.text_bytes, of, of.text_bytes) for one, of in pairs]
@@ -87,8 +87,8 @@ def estimate_dataset(
     unseen = [_unseen(one, text) for one, text in zip(strata, texts, strict=True)]
     unsure = _FLOOR_TOKENS + (_FLOOR_LEARNED if sample and sample.is_other else 0)
     for name, floor, observed in (
-        ("tokens", unsure, [one.tokens for one in strata]),
-        ("output_bytes", unsure + _FLOOR_OUTPUT, [one.files for one in strata]),
+        ("tokens", unsure, [stratum.tokens for stratum in strata]),
+        ("output_bytes", unsure + _FLOOR_OUTPUT, [stratum.files for stratum in strata]),
     ):
         parts = zip(texts, observed, unseen, strict=True)
         whole = _sum(_product(text, _ratio(some, share)) for text, some, share in parts)
@@ -104,9 +104,9 @@ def _scaled(stratum: Stratum, measure: Callable[[Excerpt], int], earlier: Earlie
         return exactly(known)
     n_read = stratum.total(lambda one: one.shard.n_bytes if one.is_whole else one.file_bytes)
     unread = max(1 - n_read / max(stratum.file_bytes, 1), 0.0)
-    ratio = _ratio([Observed(one.file_bytes, measure(one)) for one in stratum.excerpts], unread)
+    ratio = _ratio([Observed(excerpt.file_bytes, measure(excerpt)) for excerpt in stratum.excerpts], unread)
     # The standard deviation of a difference of two uniform errors.
-    blur = _Z * math.hypot(*(one.blur_bytes for one in stratum.excerpts)) / math.sqrt(6)
+    blur = _Z * math.hypot(*(excerpt.blur_bytes for excerpt in stratum.excerpts)) / math.sqrt(6)
     blur /= max(stratum.total(lambda one: one.file_bytes), 1)
     half = ratio.high - ratio.point + ratio.point * (blur + _FLOOR_TEXT * min(2 * unread, 1))
     return around(ratio.point * rest_bytes, half * rest_bytes) + exactly(known)
@@ -114,7 +114,7 @@ def _scaled(stratum: Stratum, measure: Callable[[Excerpt], int], earlier: Earlie
 
 def _unseen(stratum: Stratum, text: Estimate) -> float:
     """The share of a stratum's text that was not encoded."""
-    return min(max(1 - sum(one.of for one in stratum.tokens) / max(text.point, 1), 0.0), 1.0)
+    return min(max(1 - sum(token.of for token in stratum.tokens) / max(text.point, 1), 0.0), 1.0)
 
 
 def _ratio(observed: Sequence[Observed], unseen: float) -> Estimate:
@@ -194,5 +194,5 @@ def _grown(half: Distinct, whole: Distinct, measure: Callable[[Distinct], int], 
         exponent = min(max(exponent, _HEAPS_MIN), _HEAPS_MAX)
     factor = text_bytes / max(whole.text_bytes, 1)
     ends = (exponent - _HEAPS_SPREAD, exponent, min(exponent + _HEAPS_SPREAD, 1.0))
-    low, point, high = sorted(factor**one for one in ends)
+    low, point, high = sorted(factor**end for end in ends)
     return Estimate(n * low * 0.95, n * point, n * high * 1.05)

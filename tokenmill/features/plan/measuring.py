@@ -117,7 +117,7 @@ def take_sample(work: Work, scratch: Path, size: SampleSize) -> Sample | None:
     tokenizer = _tokenizer(work, scratch)
     start_s = time.perf_counter()
     strata = read_sample(shards, Reader(project.params.source, project.memory.limits, project.read_drop_list()), size)
-    n_read = sum(batch.text_bytes for one in strata for excerpt in one.excerpts for batch in excerpt.batches)
+    n_read = sum(batch.text_bytes for stratum in strata for excerpt in stratum.excerpts for batch in excerpt.batches)
     seconds = defaultdict(float, read=_rate(start_s, n_read))
     halves = _halves(strata, size)
     chosen = [one for half in halves for one in half]
@@ -134,7 +134,7 @@ def take_sample(work: Work, scratch: Path, size: SampleSize) -> Sample | None:
         first, whole = _count(sample, halves, project, scratch)
         if work.learns:
             # Learned on one half, a tokenizer makes too few tokens of it, and too many of the other; together that is about right.
-            is_most = sample.text_bytes * 2 > sum(one.text_bytes for one in strata)
+            is_most = sample.text_bytes * 2 > sum(stratum.text_bytes for stratum in strata)
             learned = _learn(sample, whole if is_most else first, project.params)
             tokenizer = tokenizer or learned
     assert tokenizer is not None
@@ -168,8 +168,11 @@ def _halves(strata: Sequence[Stratum], size: SampleSize) -> tuple[list[_Drawn], 
     """Draws two halves of the batches to work on, each with all strata in proportion to their text."""
     rng = random.Random(size.seed)
     halves: tuple[list[_Drawn], list[_Drawn]] = ([], [])
-    there = [[_Drawn(one, excerpt, batch) for excerpt in one.excerpts for batch in excerpt.batches] for one in strata]
-    numbers = allot(list(map(len, there)), [one.text_bytes for one in strata], size.work_bytes // BATCH_BYTES)
+    there = [
+        [_Drawn(stratum, excerpt, batch) for excerpt in stratum.excerpts for batch in excerpt.batches]
+        for stratum in strata
+    ]
+    numbers = allot(list(map(len, there)), [stratum.text_bytes for stratum in strata], size.work_bytes // BATCH_BYTES)
     for some, n in zip(there, numbers, strict=True):
         chosen = rng.sample(some, n)
         halves[0].extend(chosen[::2])
@@ -209,7 +212,7 @@ def _count(
     sample.counts_bytes = path.stat().st_size
     n = sum(map(bool, halves)) or 1
     n_bytes = sum(map(_pretoken_bytes, tables)) // n
-    sample.half = Distinct(sample.text_bytes // n, sum(one.num_rows for one in tables) // n, n_bytes)
+    sample.half = Distinct(sample.text_bytes // n, sum(table.num_rows for table in tables) // n, n_bytes)
     sample.all = Distinct(sample.text_bytes, whole.num_rows, _pretoken_bytes(whole))
     return tables[0], whole
 

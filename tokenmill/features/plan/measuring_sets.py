@@ -41,7 +41,7 @@ def measure_sets(units: Sequence[EncodedUnit], encoder: Encoder, project: Projec
     """Arranges and writes the units as a build does. Raises what a build would raise for them, such as ParamsError."""
     params = project.params.encode
     names = params.set_formats(project.sources.values())
-    n_tokens = sum(int(read_unit_index(one.index, ["n_tokens"])["n_tokens"].to_numpy().sum()) for one in units)
+    n_tokens = sum(int(read_unit_index(unit.index, ["n_tokens"])["n_tokens"].to_numpy().sum()) for unit in units)
     if not names or not n_tokens:
         return NO_SETS
     files = files_of(params, encoder.tokenizer)
@@ -53,14 +53,16 @@ def measure_sets(units: Sequence[EncodedUnit], encoder: Encoder, project: Projec
     packed_bytes = _n_bytes(scratch / SCRATCH_DIRECTORY)
     sizes = {True: 0, False: 0}  # of the index, and of the sets
     n_items = n_set_tokens = 0
-    for one in sets:
-        is_index = one.format.name == INDEX_FORMAT.name
-        for file in one.files:
+    for file_set in sets:
+        is_index = file_set.format.name == INDEX_FORMAT.name
+        for file in file_set.files:
             folder = Path(mkdtemp(dir=scratch))
-            task = WriteTask(name=file.name, key=file.key, format=one.format, shape=arrangement.shape, items=file.items)
+            task = WriteTask(
+                name=file.name, key=file.key, format=file_set.format, shape=arrangement.shape, items=file.items
+            )
             facts = task.run(folder, advance_nothing)
             sizes[is_index] += _n_bytes(folder)
-            if one.format.name == names[0]:
+            if file_set.format.name == names[0]:
                 n_items, n_set_tokens = n_items + facts.n_items, n_set_tokens + facts.n_tokens
     found = (sizes[False], sizes[True], packed_bytes, n_items, n_set_tokens)
     return SetRates(*(n / n_tokens for n in found))

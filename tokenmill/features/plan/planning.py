@@ -62,7 +62,7 @@ class Plan:
             "schema_version": SCHEMA_VERSION,
             "confidence": CONFIDENCE,
             **kept,
-            "stages": [{name: value for name, value in vars(one).items() if name != "todo"} for one in self.stages],
+            "stages": [{name: value for name, value in vars(stage).items() if name != "todo"} for stage in self.stages],
             "quantities": {name: vars(one) for name, one in self.ranges.items()},
         }
 
@@ -194,4 +194,4 @@ def _disks(root: Path, spill_directory: str | None, cache: Path, costs: Costs) -
 
 
 def _there(path: Path) -> Path:
-    return next(one for one in (path, *path.parents) if one.exists())
+    return next(ancestor for ancestor in (path, *path.parents) if ancestor.exists())

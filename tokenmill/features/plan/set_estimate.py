@@ -50,7 +50,7 @@ def estimate_sets(
     whole = max(dataset["tokens"].point, 1)
     are_linked = not shuffle or (is_index and whole * id_bytes > params.part_bytes)
     share = (n_linked if are_linked else n_listed) / whole
-    unsure = _UNSURE if all(one.epochs == 1 for one in sources) else _UNSURE_MIXED
+    unsure = _UNSURE if all(source.epochs == 1 for source in sources) else _UNSURE_MIXED
     unsure += _UNSURE_LENGTHS if pack is not None and pack.long in ("cut", "drop") else 0
     tokens = dataset["tokens"] * around(share, share * unsure)
     index = dataset["tokens"] * around(n_listed / whole, n_listed / whole * unsure) * (rates.index_bytes * epochs)
@@ -111,7 +111,9 @@ def many_epochs(params: Encode, sources: Sequence[DocumentSource], tokens_of: Ma
     if not params.set_formats(sources):
         return []
     share = next(iter(params.splits.values()), 1.0)
-    found = [(one, one.tokens / max(tokens_of.get(one.name, 0.0) * share, 1)) for one in sources if one.tokens]
+    found = [
+        (source, source.tokens / max(tokens_of.get(source.name, 0.0) * share, 1)) for source in sources if source.tokens
+    ]
     return [
         f"sources.{one.name}.tokens: {one.tokens:,} are about {epochs:,.0f} epochs of the source; allowed: at most "
         f"{EPOCHS_MAX:,} epochs. Lower it, or add documents."

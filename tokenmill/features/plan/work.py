@@ -109,7 +109,7 @@ class Work:
     @property
     def would_run(self) -> bool:
         """Whether a build would run any stage."""
-        return any(one.would_run for one in self.stages.values())
+        return any(stage.would_run for stage in self.stages.values())
 
     @property
     def counts(self) -> bool:
@@ -131,7 +131,7 @@ class Work:
         """The tokens of each named source in the present dataset, or of its only source under None; empty without a dataset."""
         if self.manifest is None:
             return {}
-        return {one.name: one.n_tokens for one in self.manifest.sources} or {None: self.manifest.n_tokens}
+        return {source.name: source.n_tokens for source in self.manifest.sources} or {None: self.manifest.n_tokens}
 
     @property
     def sets_bytes(self) -> int:
@@ -197,7 +197,9 @@ def _reasons(project: Project) -> dict[str, list[Cause]]:
     would not see."""
     root, params, shards = project.root, project.params, list(project.corpus.sha256)
     found: dict[str, list[Cause]] = {}
-    paths = [(root / OBJECTS_FILE if isinstance(one.path, StoredObject) else one.path).absolute() for one in shards]
+    paths = [
+        (root / OBJECTS_FILE if isinstance(shard.path, StoredObject) else shard.path).absolute() for shard in shards
+    ]
     of_code = code_changes(root)
     before_each = stages_of(root)
     for name in STAGES:
@@ -242,7 +244,7 @@ def _earlier(
     depends on the template. `reasons`: why encode would run. `finished`: the names of encoded units."""
     if project.params.encode.chat is not None:
         return {}
-    is_known = manifest is not None and not any(one.decides_documents for one in reasons)
+    is_known = manifest is not None and not any(reason.decides_documents for reason in reasons)
     before = _units_of_the_dataset(project, manifest) if manifest is not None and is_known else {}
     found: dict[Shard, EarlierTotals] = {}
     for unit in project.units:
@@ -261,7 +263,7 @@ def _earlier(
 def _units_of_the_dataset(project: Project, manifest: Manifest) -> dict[tuple[tuple[str, int], ...], tuple[int, int]]:
     """The number of documents and the text bytes of each unit of data/tokens with unchanged files, by its pieces."""
     now = {shard.name: sha256 for shard, sha256 in project.corpus.sha256.items()}
-    same = {one.name for one in manifest.inputs if now.get(one.name) == one.sha256}
+    same = {input_file.name for input_file in manifest.inputs if now.get(input_file.name) == input_file.sha256}
     return {
         tuple(one.pieces): (one.n_documents, one.text_bytes)
         for one in manifest.shards
@@ -291,23 +293,23 @@ def _sums(encoded: Sequence[Done[EncodeFacts]]) -> Finished:
     """The sums over encoded units."""
     facts = [one.facts for one in encoded]
     return Finished(
-        sum(sum(one.piece_rows) for one in facts),
-        sum(one.n_tokens for one in facts),
-        sum(one.text_bytes for one in facts),
+        sum(sum(unit_facts.piece_rows) for unit_facts in facts),
+        sum(unit_facts.n_tokens for unit_facts in facts),
+        sum(unit_facts.text_bytes for unit_facts in facts),
         sum(one.files[TOKENS_FILE].n_bytes for one in encoded),
     )
 
 
 def _of_shards(shards: Iterable[OutputShard]) -> Finished:
     """The sums over files of data/tokens."""
-    rows = [(one.n_documents, one.n_tokens, one.text_bytes, one.n_bytes) for one in shards]
+    rows = [(shard.n_documents, shard.n_tokens, shard.text_bytes, shard.n_bytes) for shard in shards]
     return Finished(*(sum(column) for column in zip(*rows, strict=True)))
 
 
 def _taken_over(manifest: Manifest, names: Mapping[str, str]) -> dict[str, OutputShard]:
     """The files of data/tokens that a build takes over as units, by the unit's name. `names`: by the keys of units that the store
     lacks."""
-    whole = [one for one in manifest.shards if all(rows.n_bad is not None for rows in one.rows)]
+    whole = [shard for shard in manifest.shards if all(rows.n_bad is not None for rows in shard.rows)]
     return {names[one.unit]: one for one in whole if one.unit in names}
 
 

@@ -74,7 +74,7 @@ def remove(place: str, found: Iterable[FoundFolder]) -> None:
 
 
 def _found(folder: str, files: dict[str, StoredObject], named: dict[str, list[str]]) -> FoundFolder:
-    newest_s = max((one.modified_ns for one in files.values()), default=0) // 1_000_000_000
+    newest_s = max((file.modified_ns for file in files.values()), default=0) // 1_000_000_000
     md5 = _md5_of(folder) if UPLOAD_FILE in files else None
     state: FolderState
     if MANIFEST not in files:
@@ -83,7 +83,7 @@ def _found(folder: str, files: dict[str, StoredObject], named: dict[str, list[st
         state = "unknown"
     else:
         state = "kept" if md5 in named else "unnamed"
-    n_bytes = sum(one.n_bytes for one in files.values())
+    n_bytes = sum(file.n_bytes for file in files.values())
     return FoundFolder(folder.rpartition("/")[2], state, newest_s, len(files), n_bytes, named.get(md5 or "", []))
 
 

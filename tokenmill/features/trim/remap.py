@@ -120,7 +120,7 @@ def _remapped(job: _Job) -> Rounds[Remapped]:
     manifest, new = job.manifest, job.new
     for table in manifest.tables:
         check_file(job.tables / table.name, table)
-    ends = list(accumulate((one.n_documents for one in manifest.shards), initial=0))
+    ends = list(accumulate((shard.n_documents for shard in manifest.shards), initial=0))
     tasks = [
         RemapTask(
             name=entry.name,
@@ -155,7 +155,7 @@ def _remapped(job: _Job) -> Rounds[Remapped]:
         n_documents=made.n_documents,
         n_tokens_before=manifest.n_tokens,
         n_tokens=made.n_tokens,
-        n_again=sum(one.facts.n_again for one in done),
+        n_again=sum(result.facts.n_again for result in done),
         tokens_digest=made.tokens_digest(),
     )
 
@@ -194,7 +194,7 @@ def _entries(job: _Job, tasks: Sequence[RemapTask], done: Sequence[Done[RemapFac
         "begin_of_document_id": job.remapping.new_id(manifest.begin_of_document_id),
         "end_of_document_id": job.remapping.new_id(manifest.end_of_document_id),
         "n_tokens": sum(shard.n_tokens for shard in shards),
-        "sources": [one.model_copy(update={"n_tokens": n_tokens_of[one.name]}) for one in manifest.sources],
+        "sources": [source.model_copy(update={"n_tokens": n_tokens_of[source.name]}) for source in manifest.sources],
         "shards": shards,
     }
 
@@ -214,7 +214,7 @@ def _sets(job: _Job, made: Manifest, done: Sequence[Done[RemapFacts]], directory
         units.append(EncodedUnit(name, tokens, index, entry.pieces, digests, source, numbers.get(source, 0)))
     epochs = epochs_of(made.sources, units, made.files.splits)
     files = made.files.model_copy(update={"epochs": epochs, "pad_id": job.remapping.new_id(made.files.pad_id)})
-    formats = list(dict.fromkeys(one.format for one in made.sets if one.format != INDEX_FORMAT.name))
+    formats = list(dict.fromkeys(file_set.format for file_set in made.sets if file_set.format != INDEX_FORMAT.name))
     documents = documents_shape(job.new, made.begin_of_document_id, made.end_of_document_id, made.has_ids)
     run = SetsRun("remap", job.threads, lambda key: job.store.find(key, SetFacts) is not None, job.store.remove)
     written = yield from write_sets(run, formats, units, files, documents, made.tokens_digest(), directory)
@@ -223,7 +223,7 @@ def _sets(job: _Job, made: Manifest, done: Sequence[Done[RemapFacts]], directory
 
 def _write_tables(job: _Job, done: Sequence[Done[RemapFacts]], directory: Path) -> list[TableFile]:
     """Writes the tables, and gives their entries: those with numbers of tokens are made again, the others are copied."""
-    columns = [read_unit_index(one.folder / UNIT_INDEX_FILE, ["n_tokens"])["n_tokens"].to_numpy() for one in done]
+    columns = [read_unit_index(result.folder / UNIT_INDEX_FILE, ["n_tokens"])["n_tokens"].to_numpy() for result in done]
     lengths = np.concatenate([np.empty(0, np.int64), *columns])
     write_with_lengths(job.tables / DOCUMENTS_FILE, directory / DOCUMENTS_FILE, lengths)
     names = job.manifest.source_names()

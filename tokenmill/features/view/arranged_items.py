@@ -88,7 +88,7 @@ class ArrangedItems:
             documents, segments, _ = self._items_of_part(*key[:2], i)
             is_in = documents[segments.document] == document
             for place in np.unique(segments.sequence[is_in]).tolist():
-                yield from (one for one in self._pieces(key, i, place) if one.document == document)
+                yield from (piece for piece in self._pieces(key, i, place) if piece.document == document)
 
     def lengths(self, key: SetKey) -> Lengths:
         """The lengths of the items of a set, part by part."""
@@ -133,7 +133,7 @@ class ArrangedItems:
         n_tokens = segments.n_tokens[low:high]
         positions = (np.cumsum(n_tokens) - n_tokens).tolist()
         columns = documents[segments.document[low:high]], segments.start[low:high], n_tokens
-        rows = zip(positions, *(one.tolist() for one in columns), strict=True)
+        rows = zip(positions, *(column.tolist() for column in columns), strict=True)
         return [Segment(item, number, *row) for number, row in enumerate(rows)]
 
     def _read_part(self, split: str | None, source: str | None, i: int) -> _PartItems:

@@ -84,21 +84,21 @@ class DatasetView:
         """What the page shows at its head, and what can be listed. `sources`: each with the number of its first document."""
         sources: dict[str, int] = {}
         first = 0
-        for one in self._manifest.shards:
-            sources.setdefault(self._source_of.get(one.rows[0].name, ""), first)
-            first += one.n_documents
+        for shard in self._manifest.shards:
+            sources.setdefault(self._source_of.get(shard.rows[0].name, ""), first)
+            first += shard.n_documents
         return {
             "name": as_shown(str(self._dataset)),
             "about": as_shown(self._lines[1:]),
             "notes": [as_shown(note) for note in self._notes],
             "sets": [
                 {
-                    "name": as_shown(one.name),
-                    "kind": one.kind,
-                    "n_items": one.n_items,
-                    "has_lengths": self._lengths(one) is not None,
+                    "name": as_shown(file_set.name),
+                    "kind": file_set.kind,
+                    "n_items": file_set.n_items,
+                    "has_lengths": self._lengths(file_set) is not None,
                 }
-                for one in self._sets
+                for file_set in self._sets
             ],
             "has_links": self._arranged is not None,
             "sources": [{"name": as_shown(name), "first": first} for name, first in sources.items()],
@@ -258,7 +258,7 @@ class DatasetView:
         if self._index is None:
             return [{} for _ in numbers]
         rows = (self._index.rows(range(i, i + 1))[0] for i in numbers)
-        return [{**one, "source": self._source_of.get(one["shard"])} for one in rows]
+        return [{**row, "source": self._source_of.get(row["shard"])} for row in rows]
 
     def _set(self, asked: Asked) -> tuple[ItemSet, Any]:
         """The set that was asked for, and its items."""

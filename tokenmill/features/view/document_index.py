@@ -41,7 +41,7 @@ class DocumentIndex:
 
     def rows(self, numbers: range) -> list[dict[str, Any]]:
         """The columns of the index for each of these documents."""
-        return [{**one, "sha256": one["sha256"].hex()} for one in self.columns(numbers).to_pylist()]
+        return [{**column, "sha256": column["sha256"].hex()} for column in self.columns(numbers).to_pylist()]
 
     def columns(self, numbers: range, names: Sequence[str] | None = None) -> pa.Table:
         """The index of these documents: all columns, or those of `names` that it has."""

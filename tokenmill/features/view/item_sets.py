@@ -28,19 +28,19 @@ def item_sets(dataset: Path, manifest: Manifest) -> Iterator[ItemSet]:
     pack = manifest.files.pack if manifest.files else None
     is_index = pack is not None and pack.output == "index"
     seen = set()
-    for one in manifest.sets:
-        key = SetKey(one.split, one.source, one.epoch or 0)
-        if (one.format == "index") != is_index or key in seen:
+    for file_set in manifest.sets:
+        key = SetKey(file_set.split, file_set.source, file_set.epoch or 0)
+        if (file_set.format == "index") != is_index or key in seen:
             continue
         seen.add(key)
         kind = "documents" if pack is None else "sequences"
-        epoch = None if one.epoch is None else f"epoch {one.epoch}"
-        words = [one.split, one.source, epoch, f"{kind} of the file sets"]
+        epoch = None if file_set.epoch is None else f"epoch {file_set.epoch}"
+        words = [file_set.split, file_set.source, epoch, f"{kind} of the file sets"]
 
         @cache
         def opened(key: SetKey = key) -> Any:
             found = tokenmill.open(dataset, key.split, source=key.source, epoch=key.epoch)
             return found.packed() if is_index else found
 
-        n_items = sum(part.n_items for part in one.parts)
+        n_items = sum(part.n_items for part in file_set.parts)
         yield ItemSet(" · ".join(word for word in words if word), kind, n_items, key, opened)

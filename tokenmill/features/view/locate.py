@@ -79,7 +79,7 @@ class Located:
 
     def as_json(self) -> dict[str, Any]:
         """The result as values of JSON."""
-        documents, token = [asdict(one) for one in self.documents], self.token and asdict(self.token)
+        documents, token = [asdict(document) for document in self.documents], self.token and asdict(self.token)
         return {"dataset": str(self.dataset), "n_found": self.n_found, "documents": documents, "token": token}
 
 
@@ -291,10 +291,11 @@ def lines_of(found: Located) -> Iterator[str]:
         yield from _lines_of_token(found.token, found.documents[0])
         return
     yield f"{found.dataset}: {found.asked}: {found.n_found:,} document{'s' if found.n_found > 1 else ''}"
-    for one in found.documents:
+    for document in found.documents:
         yield (
-            f"  {one.id}: {one.file}, row {one.row_in_file:,}: {one.n_tokens:,} tokens from token {one.first_token:,} on; "
-            f"from {one.shard}, row {one.row:,}" + ("" if one.n_messages is None else f", {one.n_messages:,} messages")
+            f"  {document.id}: {document.file}, row {document.row_in_file:,}: {document.n_tokens:,} tokens "
+            f"from token {document.first_token:,} on; from {document.shard}, row {document.row:,}"
+            + ("" if document.n_messages is None else f", {document.n_messages:,} messages")
         )
     if more := found.n_found - len(found.documents):
         yield f"  and {more:,} more"

@@ -39,7 +39,7 @@ def plain_added(id: int, text: str, special: bool) -> dict[str, Any]:
 
 def id_of(form: Form, name: str) -> int | None:
     """The id of a special token by its name, such as bos_token; None if it has none."""
-    return next((one.id for one in form.tokenizer.added_tokens if one.text == form.names.get(name)), None)
+    return next((token.id for token in form.tokenizer.added_tokens if token.text == form.names.get(name)), None)
 
 
 def not_merged(model: Model) -> bytes | None:

@@ -76,7 +76,7 @@ def _characters(form: Form) -> dict[str, tuple[int, Any]]:
 
 def _byte_level(form: Form, model: Model) -> dict[str, tuple[int, Any]]:
     pre = _pattern_of(form, model)
-    added = {one.id: one for one in model.added}
+    added = {added_token.id: added_token for added_token in model.added}
     texts = {id: characters_of(token) for id, token in model.tokens.items()}
     texts |= {id: one.text for id, one in added.items()}
     ids = range(max(texts) + 1)
@@ -105,17 +105,17 @@ def _byte_level(form: Form, model: Model) -> dict[str, tuple[int, Any]]:
 def _pattern_of(form: Form, model: Model) -> str:
     pre = PATTERNS.get(form.tokenizer.pattern or "")
     if pre is None:
-        one, two = lines_for_converter(form, "NAME")
+        case_line, hash_line = lines_for_converter(form, "NAME")
         raise form.cannot(
             "a GGUF of llama.cpp",
             "pattern",
             f"it has no split like this one; it has {', '.join(PATTERNS)}",
             "Train with one of these, or add the split to llama.cpp's src/llama-vocab.cpp under a NAME, and to "
-            f"get_vocab_base_pre in its conversion/base.py: {one} {two.strip()}.",
+            f"get_vocab_base_pre in its conversion/base.py: {case_line} {hash_line.strip()}.",
         )
     if model.nfc or model.add_prefix_space:
         raise form.cannot("a GGUF of llama.cpp", "normalizer", "it changes no text before it splits it")
-    if flagged := [one.text for one in model.added if one.has_flags]:
+    if flagged := [added_token.text for added_token in model.added if added_token.has_flags]:
         raise form.cannot("a GGUF of llama.cpp", "added_tokens", f"it has no flags like those of {flagged[0]!r:.60}")
     takes_whole = pre in _TAKES_WHOLE_TOKENS
     if model.ignore_merges != takes_whole and (token := not_merged(model)) is not None:

@@ -89,11 +89,12 @@ class _Fields:
             raise self.wrong(key, f"types from {expected[0]} to {expected[-1]}", others[0])
         return found
 
-    def wrong(self, key: str, expected: str, found: object) -> TokenizerError:
+    def wrong(self, key: str, expected: str, value: object) -> TokenizerError:
         """Makes the error for a value that was not expected."""
-        what = "none" if found is None else shown(found)
-        if isinstance(found, list):
-            what = f"{len(found):,} values of the type {' or '.join(sorted({type(one).__name__ for one in found})) or 'none'}"
+        what = "none" if value is None else shown(value)
+        if isinstance(value, list):
+            types = sorted({type(element).__name__ for element in value})
+            what = f"{len(value):,} values of the type {' or '.join(types) or 'none'}"
         return TokenizerError(f"{self.place}: {key}", f"expected {expected}; found {what}.")
 
 
@@ -168,17 +169,17 @@ class _Reader:
             raise TokenizerError(self._place, f"expected GGUF version 2 or 3; found {version}.")
         if n_fields > _FIELDS_MAX:
             raise self._damaged(f"{n_fields:,} keys")
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for _ in range(n_fields):
             key, (kind,) = self._string(), self._numbers("I")
-            if key in found:
+            if key in values:
                 raise self._damaged(f"the key {key!r:.60} twice")
-            found[key] = None
+            values[key] = None
             if key in _USED:
-                found[key] = self._value(kind)
+                values[key] = self._value(kind)
             else:
                 self._pass(kind)
-        return found
+        return values
 
     def _pass(self, kind: int) -> None:
         """Passes over a value that nobody looks at."""

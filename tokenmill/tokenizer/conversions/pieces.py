@@ -89,12 +89,12 @@ def merges_of(pieces: list[Piece], place: str) -> list[list[str]]:
         raise TokenizerError(
             place, "the pieces are too long to find their merges.", "Use the tokenizer.json of the same model."
         )
-    found = []
+    ranked = []
     for text, id in ids.items():
         splits = [(text[:at], text[at:]) for at in range(1, len(text))]
         splits = [(left, right) for left, right in splits if left in ids and right in ids]
-        found += [(-pieces[id].score, id, ids[left], ids[right]) for left, right in splits]
-    return [[pieces[left].text, pieces[right].text] for *_, left, right in sorted(found)]
+        ranked += [(-pieces[id].score, id, ids[left], ids[right]) for left, right in splits]
+    return [[pieces[left].text, pieces[right].text] for *_, left, right in sorted(ranked)]
 
 
 def pieces_of(form: Form) -> tuple[list[Piece], bool]:
@@ -107,13 +107,13 @@ def pieces_of(form: Form) -> tuple[list[Piece], bool]:
         raise form.cannot("a vocabulary of pieces", "model", "it is no BPE of characters")
     vocab: dict[str, int] = model["vocab"]
     added = document["added_tokens"]
-    kinds = {one["id"]: Kind.CONTROL if one["special"] else Kind.USER_DEFINED for one in added}
+    kinds = {token["id"]: Kind.CONTROL if token["special"] else Kind.USER_DEFINED for token in added}
     if (unknown := vocab.get(model.get("unk_token") or "")) is not None:
         kinds[unknown] = Kind.UNKNOWN
     if model.get("byte_fallback"):
         kinds |= {vocab[text]: Kind.BYTE for text in BYTE_TOKENS if text in vocab}
-    _check_found_alike(form, [one for one in added if not one["special"]], kinds)
-    texts = {id: text for text, id in vocab.items()} | {one["id"]: one["content"] for one in added}
+    _check_found_alike(form, [token for token in added if not token["special"]], kinds)
+    texts = {id: text for text, id in vocab.items()} | {token["id"]: token["content"] for token in added}
     if sorted(texts) != list(range(len(texts))):
         raise form.cannot("a vocabulary of pieces", "model.vocab", "some ids below the largest have no token")
     made = list(dict.fromkeys(left + right for left, right in model["merges"]))
@@ -132,18 +132,18 @@ def pieces_of(form: Form) -> tuple[list[Piece], bool]:
     raise form.cannot("a vocabulary of pieces", "normalizer", f"it makes {MARK} of spaces, and changes nothing else")
 
 
-def _check_found_alike(form: Form, found: list[dict[str, Any]], kinds: dict[int, Kind]) -> None:
+def _check_found_alike(form: Form, added: list[dict[str, Any]], kinds: dict[int, Kind]) -> None:
     """Raises TokenizerError for an added token that is found in other places of a text than a user-defined piece."""
-    for one in found:
+    for token in added:
         why = None
-        if one["normalized"]:
+        if token["normalized"]:
             why = "is searched for after normalizing"
-        elif one["single_word"] or one["lstrip"] or one["rstrip"]:
+        elif token["single_word"] or token["lstrip"] or token["rstrip"]:
             why = "has flags that a piece lacks"
-        elif kinds[one["id"]] is not Kind.USER_DEFINED:
-            why = f"would be a piece of the kind {kinds[one['id']].name}, which no text becomes"
+        elif kinds[token["id"]] is not Kind.USER_DEFINED:
+            why = f"would be a piece of the kind {kinds[token['id']].name}, which no text becomes"
         if why is not None:
-            raise form.cannot("a vocabulary of pieces", "added_tokens", f"{one['content']!r:.60} {why}")
+            raise form.cannot("a vocabulary of pieces", "added_tokens", f"{token['content']!r:.60} {why}")
 
 
 def _normalizer(normalization: Normalization) -> dict[str, Any]:

@@ -18,23 +18,23 @@ def fields_of(message: bytes, place: str) -> Iterator[tuple[int, int | bytes]]:
     >>> list(fields_of(b"\\x0a\\x02hi\\x18\\x05", "x.model"))
     [(1, b'hi'), (3, 5)]
     """
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at, place)
+    position = 0
+    while position < len(message):
+        key, position = _varint(message, position, place)
         number, wire = key >> 3, key & 7
         value: int | bytes
         if wire == 0:
-            value, at = _varint(message, at, place)
+            value, position = _varint(message, position, place)
         else:
             if wire == 2:
-                length, at = _varint(message, at, place)
+                length, position = _varint(message, position, place)
             elif wire in _FIXED:
                 length = _FIXED[wire]
             else:
-                raise _damaged(place, at)
-            value, at = message[at : at + length], at + length
-        if number == 0 or at > len(message):
-            raise _damaged(place, at)
+                raise _damaged(place, position)
+            value, position = message[position : position + length], position + length
+        if number == 0 or position > len(message):
+            raise _damaged(place, position)
         yield number, value
 
 
@@ -50,21 +50,21 @@ def fixed32(number: int, value: bytes) -> bytes:
     return _as_varint(number << 3 | 5) + value
 
 
-def _varint(message: bytes, at: int, place: str) -> tuple[int, int]:
+def _varint(message: bytes, start: int, place: str) -> tuple[int, int]:
     value = 0
-    for i, byte in enumerate(message[at : at + _VARINT_BYTES_MAX]):
+    for i, byte in enumerate(message[start : start + _VARINT_BYTES_MAX]):
         value |= (byte & 0x7F) << 7 * i
         if byte < 0x80:
-            return value, at + i + 1
-    raise _damaged(place, at)
+            return value, start + i + 1
+    raise _damaged(place, start)
 
 
 def _as_varint(value: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while value >= 0x80:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*encoded, value])
 
 
 def _damaged(place: str, at: int) -> TokenizerError:

@@ -39,13 +39,13 @@ def _read(content: bytes, place: str) -> tuple[dict[str, Any], dict[str, str]]:
             continue
         if isinstance(value, int):
             raise TokenizerError(place, f"field {number} is a number; expected a message.", "Fetch the file again.")
-        found = dict(fields_of(value, place))
+        fields = dict(fields_of(value, place))
         if number == _PIECES:
-            pieces.append(_piece(found, f"{place}: piece {len(pieces)}"))
+            pieces.append(_piece(fields, f"{place}: piece {len(pieces)}"))
         elif number == _TRAINER:
-            settings = found
+            settings = fields
         else:
-            normalizer = found
+            normalizer = fields
     if not settings or not normalizer:
         raise TokenizerError(place, "ends before its settings, so it is probably cut off.", "Fetch the file again.")
     model_type = settings.get(_MODEL_TYPE, _UNIGRAM)
@@ -119,7 +119,8 @@ def _check_read_back(form: Form, content: bytes) -> None:
             if (expected.get(field_name) or None) != (value or None):
                 raise form.cannot("a SentencePiece model", f"{section}.{field_name}", f"it would be {value!r:.60}")
     wanted, there = (
-        {(one["id"], one["content"], one["special"]) for one in each["added_tokens"]} for each in (document, read_back)
+        {(added_token["id"], added_token["content"], added_token["special"]) for added_token in each["added_tokens"]}
+        for each in (document, read_back)
     )
     if wanted - there:
         token = min(wanted - there)[1]

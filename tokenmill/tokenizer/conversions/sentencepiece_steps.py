@@ -43,9 +43,11 @@ def document_as_sentencepiece(
         for token in document["added_tokens"]:
             token["normalized"] = not token["special"] and any(MARK in symbol for symbol in symbols)
         never_found = {symbol for symbol in symbols if " " in symbol}
-        document["added_tokens"] = [one for one in document["added_tokens"] if one["content"] not in never_found]
+        document["added_tokens"] = [
+            added_token for added_token in document["added_tokens"] if added_token["content"] not in never_found
+        ]
         return document
-    document["added_tokens"] = [one for one in document["added_tokens"] if one["special"]]
+    document["added_tokens"] = [added_token for added_token in document["added_tokens"] if added_token["special"]]
     if steps:
         document["pre_tokenizer"] = steps[0] if len(steps) == 1 else {"type": "Sequence", "pretokenizers": steps}
     return document
@@ -60,11 +62,11 @@ def _are_added_tokens(pieces: list[Piece], symbols: list[str], normalization: No
     return not any(_overlap(one, symbol) for one in special for symbol in symbols)
 
 
-def _overlap(one: str, other: str) -> bool:
-    if one in other or other in one:
+def _overlap(text: str, other: str) -> bool:
+    if text in other or other in text:
         return True
-    lengths = range(1, min(len(one), len(other)))
-    return any(one[-n:] == other[:n] or other[-n:] == one[:n] for n in lengths)
+    lengths = range(1, min(len(text), len(other)))
+    return any(text[-n:] == other[:n] or other[-n:] == text[:n] for n in lengths)
 
 
 def _check_pieces(pieces: list[Piece], is_unigram: bool, normalization: Normalization, place: str) -> None:
@@ -203,25 +205,25 @@ def _parts_of(normalizer: dict[str, Any]) -> list[dict[str, Any]]:
 def _pieces_by_pair(hidden: Iterable[str], usable: Iterable[str]) -> dict[str, list[tuple[str, int]]]:
     """For each two neighbouring characters of the hidden texts: the pieces that have them, and the place between the two."""
     pairs = {text[i - 1 : i + 1] for text in hidden for i in range(1, len(text))}
-    found: dict[str, list[tuple[str, int]]] = {pair: [] for pair in pairs}
+    pieces_of: dict[str, list[tuple[str, int]]] = {pair: [] for pair in pairs}
     for piece in usable:
         for i in range(1, len(piece)):
-            if (pair := piece[i - 1 : i + 1]) in found:
-                found[pair].append((piece, i))
-    return found
+            if (pair := piece[i - 1 : i + 1]) in pieces_of:
+                pieces_of[pair].append((piece, i))
+    return pieces_of
 
 
-def _lies_across(piece: str, at: int, text: str, i: int) -> bool:
+def _lies_across(piece: str, place: int, text: str, i: int) -> bool:
     """Whether a piece, put with its place `at` on the place `i` of a text, agrees with the text where both are."""
     if piece == text:
         return False
-    n_left, n_right = min(at, i), min(len(piece) - at, len(text) - i)
-    return piece[at - n_left : at + n_right] == text[i - n_left : i + n_right]
+    n_left, n_right = min(place, i), min(len(piece) - place, len(text) - i)
+    return piece[place - n_left : place + n_right] == text[i - n_left : i + n_right]
 
 
 def _findable(symbols: list[str]) -> list[str]:
     """The symbols that a text may contain after its spaces became marks. The longest is first, since the first that fits counts."""
-    return sorted((one for one in symbols if " " not in one), key=lambda one: (-len(one), one))
+    return sorted((symbol for symbol in symbols if " " not in symbol), key=lambda one: (-len(one), one))
 
 
 def _split(regex: str, behavior: str) -> dict[str, Any]:
@@ -230,4 +232,7 @@ def _split(regex: str, behavior: str) -> dict[str, Any]:
 
 def _escaped(text: str) -> str:
     """The text as a regex of Oniguruma."""
-    return "".join(f"\\x{{{ord(one):x}}}" if one.isascii() and not one.isalnum() else one for one in text)
+    return "".join(
+        f"\\x{{{ord(character):x}}}" if character.isascii() and not character.isalnum() else character
+        for character in text
+    )

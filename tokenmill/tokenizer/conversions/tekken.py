@@ -62,42 +62,42 @@ _UNNAMED = [
 def read_tekken(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """The tokenizer.json of a tekken.json, and its special tokens by name. Raises TokenizerError."""
     document = _document_of(path)
-    texts = {one["content"] for one in document["added_tokens"]}
+    texts = {token["content"] for token in document["added_tokens"]}
     return document, {name: text for name, text in _NAMES.items() if text in texts}
 
 
 def _document_of(path: Path) -> dict[str, Any]:
-    found = parse(read(path), str(path), unchecked=("vocab",))
-    check(found, _SHAPE, f"{path}: ")
-    config, listed = found["config"], found.get("special_tokens")
+    content = parse(read(path), str(path), unchecked=("vocab",))
+    check(content, _SHAPE, f"{path}: ")
+    config, listed = content["config"], content.get("special_tokens")
     n_special, n_tokens = config["default_num_special_tokens"], config["default_vocab_size"]
     if listed is None:
         listed = [{"rank": rank, "token_str": text} for rank, text in enumerate(_UNNAMED[: max(0, n_special)])]
     check(listed, Each([_SPECIAL]), f"{path}: special_tokens")
     n_own = n_tokens - n_special
-    if not 0 <= n_special <= n_tokens or not 0 < n_own <= len(found["vocab"]) or len(listed) > n_special:
+    if not 0 <= n_special <= n_tokens or not 0 < n_own <= len(content["vocab"]) or len(listed) > n_special:
         raise TokenizerError(
             f"{path}: config",
             f"expected {n_special:,} special tokens and {n_own:,} others, or more of them; found {len(listed):,} and "
-            f"{len(found['vocab']):,}.",
+            f"{len(content['vocab']):,}.",
         )
-    if n_special - len(listed) > (n_unlisted_max := max(_UNLISTED_MAX, len(found["vocab"]))):
+    if n_special - len(listed) > (n_unlisted_max := max(_UNLISTED_MAX, len(content["vocab"]))):
         raise TokenizerError(
             f"{path}: config.default_num_special_tokens",
             f"expected {len(listed) + n_unlisted_max:,} at most, since the file lists {len(listed):,}; found {n_special:,}.",
         )
     special: dict[str, int] = {}
-    for rank, one in enumerate(sorted(listed, key=itemgetter("rank"))):
-        _check_place(one, rank, f"{path}: special_tokens[{rank}]")
-        _put(special, one["token_str"], rank, f"{path}: special_tokens[{rank}]")
+    for rank, entry in enumerate(sorted(listed, key=itemgetter("rank"))):
+        _check_place(entry, rank, f"{path}: special_tokens[{rank}]")
+        _put(special, entry["token_str"], rank, f"{path}: special_tokens[{rank}]")
     for rank in range(len(listed), n_special):
         _put(special, f"<SPECIAL_{rank}>", rank, f"{path}: special_tokens")
     ranks: dict[bytes, int] = {}
-    for rank, one in enumerate(found["vocab"][:n_own]):
+    for rank, entry in enumerate(content["vocab"][:n_own]):
         where = f"{path}: vocab[{rank}]"
-        _check_place(one, rank, where)
+        _check_place(entry, rank, where)
         try:
-            token = base64.b64decode(one["token_bytes"], validate=True)
+            token = base64.b64decode(entry["token_bytes"], validate=True)
         except (ValueError, binascii.Error):
             raise TokenizerError(f"{where}.token_bytes", "expected base64; found something else.") from None
         _put(ranks, token, n_special + rank, where)
@@ -123,11 +123,11 @@ def files_of(form: Form) -> dict[str, bytes]:
         raise form.cannot(NAME, "normalizer", "it has none, and no prefix space")
     if len(model.steps) != 1:
         raise form.cannot(NAME, "pattern", f"expected one regex; found {len(model.steps)}")
-    if others := [one.text for one in model.added if not one.special]:
+    if others := [added_token.text for added_token in model.added if not added_token.special]:
         raise form.cannot(NAME, "added_tokens", f"it cannot say that {others[0]!r:.60} is found in any text")
     tokens = _in_order(form, model)
     _refuse_other_merges(form, model)
-    special = {one.id: one.text for one in model.added}
+    special = {added_token.id: added_token.text for added_token in model.added}
     config = {
         "pattern": model.steps[0],
         "num_vocab_tokens": len(tokens),
@@ -146,7 +146,7 @@ def files_of(form: Form) -> dict[str, bytes]:
 
 def _in_order(form: Form, model: Model) -> list[bytes]:
     """The tokens without the special ones: these come first, then the 256 bytes from 0 to 255, then all others without a gap."""
-    special = {one.id: one.text for one in model.added}
+    special = {token.id: token.text for token in model.added}
     n = len(special) + len(model.tokens)
     for id in range(n):
         byte = id - len(special)
@@ -155,12 +155,12 @@ def _in_order(form: Form, model: Model) -> list[bytes]:
         )
         if not is_right:
             wanted = "a special token" if byte < 0 else f"the byte {byte:#04x}" if byte < 256 else "a token"
-            found = repr(special.get(id, model.tokens.get(id, "none")))
+            token = repr(special.get(id, model.tokens.get(id, "none")))
             raise form.cannot(
                 NAME,
                 f"id {id}",
                 f"expected {wanted}, as it has special tokens first, then the 256 bytes in their order, then the others; found "
-                f"{found:.60}",
+                f"{token:.60}",
             )
     return [model.tokens[id] for id in range(len(special), n)]
 
@@ -173,12 +173,13 @@ def _refuse_other_merges(form: Form, model: Model) -> None:
     there = tiktoken_file.with_own_ranks(tiktoken_file.model_of(ranks, model.steps, {}, form.place))
     expected = tokenizer_json.document_of(there)["model"]["merges"]
     found = form.tokenizer.document["model"]["merges"]
-    for rank, (one, other) in enumerate(zip_longest(expected, found)):
-        if one != other:
+    for rank, (expected_merge, merge) in enumerate(zip_longest(expected, found)):
+        if expected_merge != merge:
             raise form.cannot(
                 NAME,
                 f"merge {rank}",
-                f"it merges any two tokens that make a third, those of the lowest id first: expected {one}; found {other}",
+                "it merges any two tokens that make a third, those of the lowest id first: "
+                f"expected {expected_merge}; found {merge}",
             )
 
 

@@ -24,12 +24,14 @@ def files_of(form: Form) -> dict[str, bytes]:
     model = form.byte_level(name)
     if model.nfc or model.add_prefix_space:
         raise form.cannot(name, "normalizer", "they have none, and no prefix space")
-    if others := [one.text for one in model.added if not one.special]:
+    if others := [added_token.text for added_token in model.added if not added_token.special]:
         raise form.cannot(name, "added_tokens", f"they cannot say that {others[0]!r:.60} is found in any text")
     if model.ignore_merges and (token := not_merged(model)) is not None:
         raise form.cannot(name, "model.ignore_merges", f"merges alone do not make {token!r:.60}")
     document = form.tokenizer.document
-    vocab = document["model"]["vocab"] | {one["content"]: one["id"] for one in document["added_tokens"]}
+    vocab = document["model"]["vocab"] | {
+        added_token["content"]: added_token["id"] for added_token in document["added_tokens"]
+    }
     in_order = dict(sorted(vocab.items(), key=lambda item: int(item[1])))
     lines = [_HEADER, *(" ".join(pair) for pair in document["model"]["merges"])]
     return {
@@ -55,11 +57,11 @@ def document_of(path: Path, pattern: str | None) -> dict[str, Any]:
 def check_split(document: dict[str, Any], before: dict[str, Any], path: Path) -> None:
     """Raises TokenizerError without a split, and for one by the files beside a vocab.json that differs from the one `before`, which
     was asked for."""
-    asked, found = before["pre_tokenizer"], document["pre_tokenizer"]
-    if found is None:
+    split_before, split = before["pre_tokenizer"], document["pre_tokenizer"]
+    if split is None:
         names = ", ".join(patterns.names())
         raise TokenizerError(path, "does not say how text is split.", f"Give --pattern: {names}, or a regex.")
-    if asked is not None and asked != found:
+    if split_before is not None and split_before != split:
         raise TokenizerError(
             path.parent,
             "by the files beside vocab.json, AutoTokenizer splits text in another way than --pattern says.",

@@ -44,17 +44,17 @@ def added_as_loaded(added: list[Any], vocab: Mapping[str, int], place: str) -> l
     Releases of `tokenizers` before 0.23 gave the next id behind the largest one so far, which a token of model.vocab may have.
     Raises TokenizerError for a text that occurs twice, and for an id that another token has."""
     by_id: dict[int, str] = {id: token for token, id in vocab.items()}
-    found: list[dict[str, Any]] = []
+    loaded: list[dict[str, Any]] = []
     texts: set[str] = set()
     next_id = len(vocab)
-    for i, one in enumerate(added):
+    for i, entry in enumerate(added):
         where = f"{place}: added_tokens[{i}]"
-        if not isinstance(one, dict):
-            wrong(where, "an object", one)
-        told, text = check_id(one.get("id"), where), one.get("content")
+        if not isinstance(entry, dict):
+            wrong(where, "an object", entry)
+        told, text = check_id(entry.get("id"), where), entry.get("content")
         for flag in FLAGS:
-            if not isinstance(one.get(flag), bool):
-                wrong(f"{where}.{flag}", "true or false", one.get(flag))
+            if not isinstance(entry.get(flag), bool):
+                wrong(f"{where}.{flag}", "true or false", entry.get(flag))
         if text == "":
             continue
         if not is_text(text):
@@ -69,10 +69,10 @@ def added_as_loaded(added: list[Any], vocab: Mapping[str, int], place: str) -> l
                 f"{text!r:.60} and {by_id[id]!r:.60} both have id {id}{moved}.",
                 "Give each token an id of its own.",
             )
-        found.append(one if id == told else {**one, "id": id})
+        loaded.append(entry if id == told else {**entry, "id": id})
         texts.add(text)
         next_id += text not in vocab
-    return found
+    return loaded
 
 
 def kept_as_loaded(document: dict[str, Any]) -> dict[str, Any]:
@@ -82,8 +82,8 @@ def kept_as_loaded(document: dict[str, Any]) -> dict[str, Any]:
     vocab = model["vocab"]
     if not isinstance(vocab, dict):  # a list has no gap
         return document
-    new = [one for one in added if one["content"] not in vocab]
-    if [one["id"] for one in new] == list(range(len(vocab), len(vocab) + len(new))):
+    new = [token for token in added if token["content"] not in vocab]
+    if [token["id"] for token in new] == list(range(len(vocab), len(vocab) + len(new))):
         return document
     if model["type"] != "BPE":
         raise TokenizerError(
@@ -91,24 +91,24 @@ def kept_as_loaded(document: dict[str, Any]) -> dict[str, Any]:
             f"has id {new[0]['id']}, but the tokenizers library would give it {len(vocab)}.",
             "Give the tokens of model.vocab ids without a gap.",
         )
-    return {**document, "model": {**model, "vocab": vocab | {one["content"]: one["id"] for one in new}}}
+    return {**document, "model": {**model, "vocab": vocab | {token["content"]: token["id"] for token in new}}}
 
 
 def mended(content: bytes, document: dict[str, Any]) -> dict[str, list[str]]:
     """The differences between a document and its file that `tokenizers` makes when loading: examples by kind."""
     written = json.loads(content)
-    ids = {one["content"]: one["id"] for one in document["added_tokens"]}
+    ids = {token["content"]: token["id"] for token in document["added_tokens"]}
     listed = written.get("added_tokens", [])
     return {
         "model without a type, read as tokenizers reads it": []
         if "type" in written["model"]
         else [document["model"]["type"]],
         "added tokens without a text, which no text leads to": [
-            f"id {one['id']}" for one in listed if not one["content"]
+            f"id {entry['id']}" for entry in listed if not entry["content"]
         ],
         "added tokens whose id tokenizers changes": [
-            f"{text!r}: {one['id']} to {ids[text]}"
-            for one in listed
-            if (text := one["content"]) and ids[text] != one["id"]
+            f"{text!r}: {entry['id']} to {ids[text]}"
+            for entry in listed
+            if (text := entry["content"]) and ids[text] != entry["id"]
         ],
     }

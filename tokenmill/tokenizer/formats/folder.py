@@ -48,7 +48,7 @@ def with_folder(document: dict[str, Any], directory: Path, name: str = "tokenize
     files = {name: object_of(directory / name) for name in FOLDER_FILES}
     if not any(files.values()):
         return document
-    if all((directory / one).is_file() for one in _OURS):
+    if all((directory / file_name).is_file() for file_name in _OURS):
         files[CONFIG_FILE] = {
             key: value for key, value in files[CONFIG_FILE].items() if key not in NAMES or not isinstance(value, str)
         }
@@ -68,11 +68,11 @@ def with_folder(document: dict[str, Any], directory: Path, name: str = "tokenize
     if "added_tokens_decoder" not in config and (built or files[ADDED_FILE]):
         # with the ids that the file says
         listed = object_of(directory / name)["added_tokens"] if name == "tokenizer.json" else listed
-    found = named_in(files, listed, built.named if built else {}, directory)
+    named = named_in(files, listed, built.named if built else {}, directory)
     own = [] if built else document["added_tokens"]
-    tokens = found.in_order({one["content"] for one in own})
+    tokens = named.in_order({file_name["content"] for file_name in own})
     if built and built.renews:
-        tokens += found.renewed(built.renews)
+        tokens += named.renewed(built.renews)
     place = f"{directory / name} with the files beside it"
     added = _joined(own, _texts(document), tokens, place)
     if not changed and _same_tokens(added, document["added_tokens"]):
@@ -84,8 +84,10 @@ def with_folder(document: dict[str, Any], directory: Path, name: str = "tokenize
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """What `with_folder` changed in a tokenizer.json: the added tokens with their ids, and the names of the sections."""
-    known = {one["content"]: one for one in before["added_tokens"]}
-    tokens = [f"{one['content']} = {one['id']}" for one in after["added_tokens"] if one != known.get(one["content"])]
+    known = {token["content"]: token for token in before["added_tokens"]}
+    tokens = [
+        f"{token['content']} = {token['id']}" for token in after["added_tokens"] if token != known.get(token["content"])
+    ]
     return tokens, [name for name in _SECTIONS if before.get(name) != after.get(name)]
 
 
@@ -105,9 +107,9 @@ def lacking(document: dict[str, Any], directory: Path) -> list[str]:
     """The added and special tokens that the files of a folder name, and that a document has not among its added tokens. Raises
     TokenizerError."""
     files = {name: object_of(directory / name) for name in FOLDER_FILES}
-    known = {one["content"] for one in document["added_tokens"]}
+    known = {token["content"] for token in document["added_tokens"]}
     tokens = named_in(files, document["added_tokens"], {}, directory).in_order(known)
-    return [one.content for one in tokens if one.content and one.content not in known]
+    return [token.content for token in tokens if token.content and token.content not in known]
 
 
 def names_in(directory: Path) -> dict[str, str]:
@@ -140,7 +142,7 @@ def _check_followed(document: dict[str, Any], config: Mapping[str, Any], directo
     alone = _ALONE.format(name)
     where = f"{directory / CONFIG_FILE}:"
     files = config.get("fast_tokenizer_files")
-    if versioned := [one for one in files or [] if isinstance(one, str) and _VERSIONED.search(one)]:
+    if versioned := [file for file in files or [] if isinstance(file, str) and _VERSIONED.search(file)]:
         raise TokenizerError(
             f"{where} fast_tokenizer_files",
             f"transformers reads {versioned[0]!r:.60} in place of {name}.",
@@ -181,11 +183,11 @@ def _sections(document: dict[str, Any], built: Built) -> dict[str, Any]:
     """The sections of a document that a class makes otherwise, so that ids or texts may differ."""
     changed: dict[str, Any] = {}
     for section, inner in (("normalizer", "normalizers"), ("pre_tokenizer", "pretokenizers"), ("decoder", "decoders")):
-        made = getattr(built, section)
-        if _effect(document.get(section), inner) != _effect(made, inner) and not (
-            section == "pre_tokenizer" and _splits_alike(document.get(section), made)
+        built_section = getattr(built, section)
+        if _effect(document.get(section), inner) != _effect(built_section, inner) and not (
+            section == "pre_tokenizer" and _splits_alike(document.get(section), built_section)
         ):
-            changed[section] = made
+            changed[section] = built_section
     model = document["model"]
     fields = dict(built.model)
     if built.kind == "BPE":
@@ -207,7 +209,7 @@ def _sections(document: dict[str, Any], built: Built) -> dict[str, Any]:
 
 def _effect(section: Any, inner: str) -> list[dict[str, Any]]:
     """The parts of a section without what has no effect on ids and texts."""
-    found = []
+    parts = []
     for part in parts_of(section, inner):
         if part["type"] == "ByteLevel":
             kept = (
@@ -216,8 +218,8 @@ def _effect(section: Any, inner: str) -> list[dict[str, Any]]:
                 else {"type": "ByteLevel"}
             )
             part = {name: value for name, value in kept.items() if name != "trim_offsets"}
-        found.append(part)
-    return found
+        parts.append(part)
+    return parts
 
 
 def _splits_alike(one: Any, other: Any) -> bool:
@@ -231,14 +233,16 @@ def _joined(
     added: list[dict[str, Any]], vocab: Mapping[str, int], tokens: list[ConfiguredToken], place: str
 ) -> list[dict[str, Any]]:
     """The added tokens with others, as `tokenizers` adds them: a known one takes the new flags, a new one the next free id."""
-    found = list(added)
-    at = {one["content"]: i for i, one in enumerate(found)}
-    next_id = max([len(vocab), *(one["id"] + 1 for one in found)])
-    text_of = {id: text for text, id in vocab.items()} | {one["id"]: one["content"] for one in found}
+    joined = list(added)
+    index_of = {added_token["content"]: i for i, added_token in enumerate(joined)}
+    next_id = max([len(vocab), *(added_token["id"] + 1 for added_token in joined)])
+    text_of = {id: text for text, id in vocab.items()} | {
+        added_token["id"]: added_token["content"] for added_token in joined
+    }
     for token in tokens:
-        if token.content in at:
-            i = at[token.content]
-            found[i] = {**found[i], **token.flags()}
+        if token.content in index_of:
+            i = index_of[token.content]
+            joined[i] = {**joined[i], **token.flags()}
         elif token.content:
             id = vocab.get(token.content, next_id)
             next_id += token.content not in vocab
@@ -248,38 +252,40 @@ def _joined(
                     f"{token.content!r:.60} and {text_of[id]!r:.60} both have id {id} in transformers.",
                     "Give each token an id of its own.",
                 )
-            at[token.content] = len(found)
-            found.append({"id": id, "content": token.content, **token.flags()})
-    return found
+            index_of[token.content] = len(joined)
+            joined.append({"id": id, "content": token.content, **token.flags()})
+    return joined
 
 
-def _same_tokens(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> bool:
+def _same_tokens(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> bool:
     def plain(tokens: list[dict[str, Any]]) -> list[list[Any]]:
         return sorted([token["id"], token["content"], *(token[flag] for flag in FLAGS)] for token in tokens)
 
-    return plain(one) == plain(other)
+    return plain(before) == plain(after)
 
 
 def _check_special(document: dict[str, Any], before: list[dict[str, Any]], place: str, name: str) -> None:
     """Raises TokenizerError for a new special token that plain text would become: a byte's own token, or one that merges make."""
-    model, old = document["model"], {one["content"] for one in before if one["special"]}
-    new = {one["content"] for one in document["added_tokens"] if one["special"]} - old
+    model, old = document["model"], {token["content"] for token in before if token["special"]}
+    new = {token["content"] for token in document["added_tokens"] if token["special"]} - old
     if model["type"] != "BPE":
         return
     vocab, merges = model["vocab"], model["merges"]
     inside = sorted(new & vocab.keys())
-    made = [text for text in inside if len(text) == 1 and bytes_of(text) is not None and text != model.get("unk_token")]
+    plain_texts = [
+        text for text in inside if len(text) == 1 and bytes_of(text) is not None and text != model.get("unk_token")
+    ]
     if isinstance(merges, Merges):
-        made += (
+        plain_texts += (
             [text for text in inside if merges.makes([vocab[text]])]
             if merges.makes([vocab[text] for text in inside])
             else []
         )
     else:
-        made += sorted({left + right for left, right in merges}.intersection(inside))
-    if made:
+        plain_texts += sorted({left + right for left, right in merges}.intersection(inside))
+    if plain_texts:
         raise TokenizerError(
-            f"{place}: {', '.join(f'{text!r:.60}' for text in made[:3])}",
+            f"{place}: {', '.join(f'{text!r:.60}' for text in plain_texts[:3])}",
             "transformers makes a special token of it, but plain text becomes it, too.",
             f"Remove it from the special tokens. {_ALONE.format(name)}",
         )

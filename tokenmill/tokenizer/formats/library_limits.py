@@ -84,13 +84,15 @@ def _growth_of(part: dict[str, Any]) -> float:
 
 
 def _replacing(pattern: Any, content: Any) -> float:
-    found, n = pattern if isinstance(pattern, dict) else {}, _n_bytes(content)
-    regex = found.get("Regex")
+    fields, n_content = pattern if isinstance(pattern, dict) else {}, _n_bytes(content)
+    regex = fields.get("Regex")
     if isinstance(regex, str):
         n_found = 0 if first_difference([regex]) else _core.match_bytes_min(regex)
     else:
-        n_found = _n_bytes(found.get("String"))
-    return max(1, n / n_found) if n_found else 1 + 2 * n  # an empty match is on both sides of a character
+        n_found = _n_bytes(fields.get("String"))
+    return (
+        max(1, n_content / n_found) if n_found else 1 + 2 * n_content
+    )  # an empty match is on both sides of a character
 
 
 def _n_bytes(text: Any) -> int:

@@ -40,17 +40,17 @@ class Named(NamedTuple):
 
     def in_order(self, known: set[str]) -> list[ConfiguredToken]:
         """The tokens that transformers adds to those that are known, with the flags that it gives them."""
-        known = known | {one.content for one in self.listed}
+        known = known | {token.content for token in self.listed}
         added: dict[str | ConfiguredToken, None] = dict.fromkeys(
             value for value in [*self.named.values(), *self.extra] if text_in(value) not in known
         )
-        found = [*self.listed, *added]
+        tokens = [*self.listed, *added]
         names = {text_in(value) for value in self.named.values()}
         return [
-            ConfiguredToken(one, special=True)
-            if isinstance(one, str)
-            else one._replace(special=one.special or one.content in names)
-            for one in found
+            ConfiguredToken(token, special=True)
+            if isinstance(token, str)
+            else token._replace(special=token.special or token.content in names)
+            for token in tokens
         ]
 
     def renewed(self, how: str) -> list[ConfiguredToken]:
@@ -93,11 +93,11 @@ def _settings(
         listed = settings["added_tokens_decoder"]
         if not isinstance(listed, dict):
             raise TokenizerError(where, f"expected an object; found {shown(listed)}.")
-        by_id = {_id(id, where): _token(one, f"{where}[{id}]") for id, one in listed.items()}
+        by_id = {_id(id, where): _token(token, f"{where}[{id}]") for id, token in listed.items()}
     else:
         by_id = _older(files, settings, own, directory)
     in_order = [by_id[id] for id in sorted(by_id)]
-    by_text = {one.content: one for one in in_order}
+    by_text = {token.content: token for token in in_order}
     for key in NAMES:
         value = settings.get(key)
         if isinstance(value, str):
@@ -116,20 +116,20 @@ def _older(
         if isinstance(value, dict) and key != "extra_special_tokens":
             value = _token(value, f"{directory / SPECIAL_MAP_FILE}: {key}")._replace(special=True)
         elif key == "extra_special_tokens" and isinstance(value, list):
-            found = list(settings.get("extra_special_tokens") or [])
-            for one in value:
-                one = (
-                    _token(one, str(directory / SPECIAL_MAP_FILE))._replace(special=True)
-                    if isinstance(one, dict)
-                    else one
+            extra_tokens = list(settings.get("extra_special_tokens") or [])
+            for token in value:
+                token = (
+                    _token(token, str(directory / SPECIAL_MAP_FILE))._replace(special=True)
+                    if isinstance(token, dict)
+                    else token
                 )
-                found += [] if one in found else [one]
-            value = found
+                extra_tokens += [] if token in extra_tokens else [token]
+            value = extra_tokens
         settings[key] = value
     if isinstance(settings.get("extra_special_tokens"), dict):
         settings.setdefault("model_specific_special_tokens", {}).update(settings.pop("extra_special_tokens"))
     special = {text_in(settings.get(key)) for key in NAMES} | {
-        text_in(one) for one in settings.get("extra_special_tokens") or []
+        text_in(extra_special_token) for extra_special_token in settings.get("extra_special_tokens") or []
     }
     by_id = {}
     for text, id in files[ADDED_FILE].items():
@@ -137,8 +137,8 @@ def _older(
         if type(id) is not int:
             raise TokenizerError(where, f"expected an id; found {shown(id)}.")
         by_id[id] = ConfiguredToken(text, special=text in special, normalized=text not in special)
-    for one in own:
-        by_id[one["id"]] = ConfiguredToken(one["content"], **{flag: one[flag] for flag in FLAGS})
+    for token in own:
+        by_id[token["id"]] = ConfiguredToken(token["content"], **{flag: token[flag] for flag in FLAGS})
     return by_id
 
 

@@ -14,19 +14,19 @@ _RANK = re.compile(rb"[A-Za-z0-9+/]+={0,2} \d+\r?\n")
 def refuse_other(place: str | Path, content: bytes, expected: str) -> None:
     """Raises TokenizerError if a file with these bytes, of which the first ones tell, plainly is no `expected`: "JSON", "text",
     "a SentencePiece model" or "a GGUF file"."""
-    found = content_of(content)
-    if found is not None and found.is_pointer:
-        raise TokenizerError(place, f"is {found.what}.", found.fix, code="TM214")
+    kind = content_of(content)
+    if kind is not None and kind.is_pointer:
+        raise TokenizerError(place, f"is {kind.what}.", kind.fix, code="TM214")
     if expected != "text" and _RANK.match(content):  # as the tokenizer.model of Llama 3
         raise TokenizerError(
             place,
             "is a vocabulary of tiktoken: each line has a token in base64 and its id.",
             "Copy it to a file whose name ends with .tiktoken, and give pattern= (--pattern).",
         )
-    if found is None or found.what == expected or (found.name == "text" and expected in ("JSON", "text")):
+    if kind is None or kind.what == expected or (kind.name == "text" and expected in ("JSON", "text")):
         return
-    fix = found.fix or (CONVERT.format("FILE") if found.name == "gguf" else "Fetch the file again.")
-    raise TokenizerError(place, f"is {found.what}; expected {expected}.", fix)
+    fix = kind.fix or (CONVERT.format("FILE") if kind.name == "gguf" else "Fetch the file again.")
+    raise TokenizerError(place, f"is {kind.what}; expected {expected}.", fix)
 
 
 def refuse_mark(place: str | Path, content: bytes) -> None:

@@ -91,9 +91,11 @@ def read_document(content: bytes, place: str, merges_as_ids: bool = False) -> di
             place, "model.vocab is empty; expected one token or more.", "Fetch or make the file again."
         )
     if isinstance(vocab, dict):
-        check_range({one["content"]: one["id"] for one in added} | vocab, f"{place}: model.vocab")
+        check_range(
+            {added_token["content"]: added_token["id"] for added_token in added} | vocab, f"{place}: model.vocab"
+        )
     if model["type"] == "BPE":
-        specials = {one["content"] for one in added if one["special"]}
+        specials = {added_token["content"] for added_token in added if added_token["special"]}
         merges = model.get("merges")
         if isinstance(merges, Merges) and merges.makes({ids[text] for text in specials & ids.keys()}):
             return read_document(content, place)  # which names the merge
@@ -139,7 +141,7 @@ def unread_fields(document: dict[str, Any]) -> list[str]:
     >>> unread_fields({"added_tokens": [], "model": {"type": "BPE", "vocab": {}, "merges": [], "ignore_merge": True}})
     ['model.ignore_merge']
     """
-    known = [(f"added_tokens[{i}]", one, _ADDED) for i, one in enumerate(document["added_tokens"])]
+    known = [(f"added_tokens[{i}]", section_part, _ADDED) for i, section_part in enumerate(document["added_tokens"])]
     if document["model"]["type"] == "BPE":
         known.append(("model", document["model"], {"type", "vocab", "merges", *_BPE}))
     waiting = [(name, name, document.get(name) or {}) for name in SECTIONS if name != "normalizer"]
@@ -148,7 +150,7 @@ def unread_fields(document: dict[str, Any]) -> list[str]:
         kind = part.get("type")
         if kind == "Sequence":
             inner = SECTIONS[section]
-            waiting += [(f"{where}.{inner}[{i}]", section, one) for i, one in enumerate(part[inner])]
+            waiting += [(f"{where}.{inner}[{i}]", section, section_part) for i, section_part in enumerate(part[inner])]
         if kind in _SHAPES:
             known.append((where, part, {"type", "pattern", *_SHAPES[kind]}))
     return sorted(
@@ -201,12 +203,14 @@ def _check_vocab(vocab: dict[str, Any], place: str) -> None:
 def _check_scored(vocab: list[Any], place: str) -> None:
     """Checks the vocabulary of a Unigram model: tokens with scores, whose ids are their positions."""
     seen: set[str] = set()
-    for i, one in enumerate(vocab):
-        if not (isinstance(one, list) and len(one) == 2 and type(one[0]) is str and type(one[1]) in (int, float)):
-            wrong(f"{place}[{i}]", "a token and its score", one)
-        if one[0] in seen:
-            raise TokenizerError(f"{place}[{i}]", f"{one[0]!r:.60} is there twice; expected every token once.")
-        seen.add(one[0])
+    for i, entry in enumerate(vocab):
+        if not (
+            isinstance(entry, list) and len(entry) == 2 and type(entry[0]) is str and type(entry[1]) in (int, float)
+        ):
+            wrong(f"{place}[{i}]", "a token and its score", entry)
+        if entry[0] in seen:
+            raise TokenizerError(f"{place}[{i}]", f"{entry[0]!r:.60} is there twice; expected every token once.")
+        seen.add(entry[0])
 
 
 def check_range(ids: Mapping[Any, int], place: str) -> None:

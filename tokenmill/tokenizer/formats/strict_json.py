@@ -48,15 +48,15 @@ def object_of(path: Path) -> dict[str, Any]:
             return {}
         content = read(path)
         refuse_other(path, content, "JSON")
-        found = parse_json(content)
+        value = parse_json(content)
     except OSError as error:
         raise TokenizerError(path, f"cannot be read: {error.strerror}.") from None
     except ValueError as error:
         raise TokenizerError(path, f"expected JSON: {error}.", "Fetch or make the tokenizer again.") from None
-    if not isinstance(found, dict):
-        wrong(str(path), "an object of JSON", found)
-    _check_surrogates(found, content, str(path))
-    return found
+    if not isinstance(value, dict):
+        wrong(str(path), "an object of JSON", value)
+    _check_surrogates(value, content, str(path))
+    return value
 
 
 class _Twice(dict[str, Any]):
@@ -66,11 +66,11 @@ class _Twice(dict[str, Any]):
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) == len(pairs):
-        return found
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
     seen: set[str] = set()
-    twice = _Twice(found)
+    twice = _Twice(members)
     for key, _ in pairs:
         if key in seen:
             twice.key = key
@@ -141,20 +141,20 @@ def check(value: Any, shape: Any, place: str) -> None:
 
 def _check(value: Any, shape: Any, place: str, path: str) -> None:
     options = shape if type(shape) is tuple else (shape,)
-    if any(not isinstance(one, dict | list | Each) and _is(value, one) for one in options):
+    if any(not isinstance(option, dict | list | Each) and _is(value, option) for option in options):
         return
-    fitting = [one for one in options if _may_fit(value, one)]
+    fitting = [option for option in options if _may_fit(value, option)]
     if not fitting:
         wrong(f"{place}{path}".rstrip("."), _said(shape), value)
-    one = fitting[0]
-    if isinstance(one, Each):
+    option = fitting[0]
+    if isinstance(option, Each):
         for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-            _check(part, one[0], place, _inside(path, key))
-    elif isinstance(one, list):
-        for key, (part, inner) in enumerate(zip(value, one, strict=True)):
+            _check(part, option[0], place, _inside(path, key))
+    elif isinstance(option, list):
+        for key, (part, inner) in enumerate(zip(value, option, strict=True)):
             _check(part, inner, place, _inside(path, key))
     else:
-        for key, inner in one.items():
+        for key, inner in option.items():
             name = key.removesuffix("?")
             if name in value:
                 _check(value[name], inner, place, _inside(path, name))
@@ -162,16 +162,16 @@ def _check(value: Any, shape: Any, place: str, path: str) -> None:
                 wrong(f"{place}{_inside(path, name)}", _said(inner), None)
 
 
-def _may_fit(value: Any, one: Any) -> bool:
+def _may_fit(value: Any, shape: Any) -> bool:
     """Whether to check the value's elements against this shape. Of several dict shapes, one that shares a key will do."""
-    if isinstance(one, Each):
+    if isinstance(shape, Each):
         return isinstance(value, dict | list)
-    if isinstance(one, list):
-        return isinstance(value, list) and len(value) == len(one)
+    if isinstance(shape, list):
+        return isinstance(value, list) and len(value) == len(shape)
     return (
-        isinstance(one, dict)
+        isinstance(shape, dict)
         and isinstance(value, dict)
-        and (not one or next(iter(one)).endswith("?") or any(key in value for key in one))
+        and (not shape or next(iter(shape)).endswith("?") or any(key in value for key in shape))
     )
 
 

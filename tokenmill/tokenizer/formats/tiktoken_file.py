@@ -55,7 +55,9 @@ def read_ranks(content: bytes, place: str) -> dict[bytes, int]:
 
 def write_ranks(model: Model) -> bytes:
     """The tokens of a model as a tiktoken file, in the order of their ids, without special tokens."""
-    tokens = model.tokens | {one.id: one.text.encode() for one in model.added if not one.special}
+    tokens = model.tokens | {
+        added_token.id: added_token.text.encode() for added_token in model.added if not added_token.special
+    }
     return b"".join(b"%s %d\n" % (base64.b64encode(token), id) for id, token in sorted(tokens.items()))
 
 

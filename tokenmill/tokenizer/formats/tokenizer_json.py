@@ -39,7 +39,7 @@ def model_of(document: dict[str, Any]) -> Model:
     vocab = model["vocab"]
     ignore_merges = model.get("ignore_merges", False)
     added = _added_tokens(document["added_tokens"], vocab, ignore_merges)
-    tokens = _tokens(vocab, {one.id for one in added})
+    tokens = _tokens(vocab, {added_token.id for added_token in added})
     not_applied = {field: document[field] for field in _NOT_APPLIED if document.get(field) is not None}
     unreached = {field: model[field] for field, plain in _UNREACHED.items() if model.get(field, plain) != plain}
     if model.get("unk_token") is not None or model.get("byte_fallback"):
@@ -62,8 +62,8 @@ def model_of(document: dict[str, Any]) -> Model:
 def document_of(model: Model) -> dict[str, Any]:
     """The tokenizer.json of a model in which no two merges share a rank. `tokenizers` gives its tokens the same ids."""
     text = {id: characters_of(token) for id, token in model.tokens.items()}
-    text |= {one.id: one.text for one in model.added}
-    listed = [*model.tokens, *(one.id for one in model.added if one.in_vocab)]
+    text |= {added_token.id: added_token.text for added_token in model.added}
+    listed = [*model.tokens, *(added_token.id for added_token in model.added if added_token.in_vocab)]
     around = {field: model.not_applied.get(field) for field in _NOT_APPLIED}
     document = {
         "version": "1.0",
@@ -71,15 +71,15 @@ def document_of(model: Model) -> dict[str, Any]:
         "padding": around["padding"],
         "added_tokens": [
             {
-                "id": one.id,
-                "content": one.text,
-                "single_word": one.single_word,
-                "lstrip": one.lstrip,
-                "rstrip": one.rstrip,
-                "normalized": one.normalized,
-                "special": one.special,
+                "id": added_token.id,
+                "content": added_token.text,
+                "single_word": added_token.single_word,
+                "lstrip": added_token.lstrip,
+                "rstrip": added_token.rstrip,
+                "normalized": added_token.normalized,
+                "special": added_token.special,
             }
-            for one in model.added
+            for added_token in model.added
         ],
         "normalizer": {"type": "NFC"} if model.nfc else None,
         "pre_tokenizer": pre_tokenizer_of(model.steps, model.add_prefix_space),
@@ -92,7 +92,9 @@ def document_of(model: Model) -> dict[str, Any]:
             **model.not_applied.get("model", {}),
             "ignore_merges": model.ignore_merges,
             "vocab": {text[id]: id for id in sorted(listed)},
-            "merges": [[text[one.left], text[one.right]] for one in sorted(model.merges, key=lambda one: one.rank)],
+            "merges": [
+                [text[merge.left], text[merge.right]] for merge in sorted(model.merges, key=lambda one: one.rank)
+            ],
         },
     }
     return kept_as_loaded(document)
@@ -107,16 +109,18 @@ def _is_nfc(normalizer: Any) -> bool:
 
 
 def _added_tokens(added: list[dict[str, Any]], vocab: dict[str, int], ignore_merges: bool) -> tuple[AddedToken, ...]:
-    tokens = tuple(AddedToken.of(one, in_vocab=one["content"] in vocab) for one in added)
-    for i, one in enumerate(tokens):
-        if not one.in_vocab or one.special:
+    tokens = tuple(AddedToken.of(token, in_vocab=token["content"] in vocab) for token in added)
+    for i, added_token in enumerate(tokens):
+        if not added_token.in_vocab or added_token.special:
             continue
-        if not one.text.isascii() and bytes_of(one.text) is not None:
-            raise BeyondCore(f"added_tokens[{i}] {one.text!r:.40} stands for other bytes in model.vocab")
-        if len(one.text) == 1:
-            raise BeyondCore(f"added_tokens[{i}] {one.text!r} is a byte's token")
-        if ignore_merges and not is_plain([one], [other for other in tokens if other.special]):
-            raise BeyondCore(f"added_tokens[{i}] {one.text!r:.40} is found in some places, and a pre-token in others")
+        if not added_token.text.isascii() and bytes_of(added_token.text) is not None:
+            raise BeyondCore(f"added_tokens[{i}] {added_token.text!r:.40} stands for other bytes in model.vocab")
+        if len(added_token.text) == 1:
+            raise BeyondCore(f"added_tokens[{i}] {added_token.text!r} is a byte's token")
+        if ignore_merges and not is_plain([added_token], [other for other in tokens if other.special]):
+            raise BeyondCore(
+                f"added_tokens[{i}] {added_token.text!r:.40} is found in some places, and a pre-token in others"
+            )
     return tokens
 
 
