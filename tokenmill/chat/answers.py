@@ -143,7 +143,7 @@ class Stops:
         return start + len(answer) if self.end(answer) else end
 
     def end_of_next(self, text: str, start: int) -> int:
-        """The end of such a token that follows `at` in the text, perhaps after white space; `at` if there is none.
+        """The end of such a token that follows `start` in the text, perhaps after white space; `start` if there is none.
 
         >>> Stops(["<|user|>"]).end_of_next("hello\\n<|user|>", 5)
         14

@@ -164,7 +164,7 @@ class SignedText:
         return None if plain[position:] == self.text[position:] else position
 
     def _difference_in(self, plain: str, position: int, end: int, folded: str) -> int | None:
-        """Compares from `at` to `end` - 1, and looks each run of signs up in the source's folded text."""
+        """Compares from `position` to `end` - 1, and looks each run of signs up in the source's folded text."""
         for run in _RUNS.finditer(self.text, position, end):
             if plain[position : run.start()] != self.text[position : run.start()]:
                 return position

@@ -252,8 +252,8 @@ class Renderer:
     def _left_out(
         self, conversation: Conversation, side: Side, candidates: list[int], each: bool, text: str, most: int
     ) -> dict[int, slice]:
-        """The messages among `some` of which the template leaves out pieces of a side, and which: removing these does not change
-        the rendered text. `each`: whether to try each message on its own if leaving out all of them changes the text."""
+        """The messages among `candidates` of which the template leaves out pieces of a side, and which: removing these does not
+        change the rendered text. `each`: whether to try each message on its own if leaving out all of them changes the text."""
 
         def is_alike(without_piece: Mapping[int, dict[str, Any]]) -> bool:
             messages = [without_piece.get(i, message) for i, message in enumerate(conversation.messages)]

@@ -140,7 +140,7 @@ class ChatTemplate:
         return self._named(line)
 
     def place_at(self, messages: Sequence[Any], tools: Sequence[Any] | None, position: int) -> str:
-        """Names the place that writes the character `at` of the rendered text: the template, and the line if known."""
+        """Names the place that writes the character `position` of the rendered text: the template, and the line if known."""
         pieces = self._template.generate(self._values(messages, tools, ("", ""), False))
         for piece in pieces:
             position -= len(piece)

@@ -75,7 +75,7 @@ def _string_offsets(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
 def cut(
     offsets: npt.NDArray[np.int64], start: int, n_rows_max: int, n_values_max: int, may_be_none: bool = False
 ) -> int:
-    """The end of the rows from `at` that fit the limits: at least one row, unless there may be none. `offsets`: where each row
+    """The end of the rows from `start` that fit the limits: at least one row, unless there may be none. `offsets`: where each row
     begins."""
     fitting = int(np.searchsorted(offsets, offsets[start] + n_values_max, side="right")) - 1
     end = min(fitting, start + n_rows_max, len(offsets) - 1)
@@ -89,8 +89,8 @@ def batches_of(
     further_columns: Mapping[str, pa.Array] = MappingProxyType({}),
     n_before: int = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """The items of a part in bounded batches that share the mapped memory. `more`: further columns. `n_before`: the number of the
-    first item. Raises ValidationError, with `place`, for an id over the tokenizer's largest."""
+    """The items of a part in bounded batches that share the mapped memory, with the `further_columns` of a table. `n_before`: the
+    number of the first item. Raises ValidationError, with `place`, for an id over the tokenizer's largest."""
     schema = schema_of(shape)
     start, n_items = 0, len(flat.offsets) - 1
     while start < n_items:

@@ -225,13 +225,13 @@ def go_on(ended: Event | None) -> None:
         raise Ended
 
 
-def at_once(do: Callable[[A, Event], B], some: Iterable[A]) -> Iterator[B]:
-    """Yields the result of `do` for each of `some`, in order, from 16 threads. An error or Ctrl-C cancels the rest, and sets the
+def at_once(do: Callable[[A, Event], B], items: Iterable[A]) -> Iterator[B]:
+    """Yields the result of `do` for each of `items`, in order, from 16 threads. An error or Ctrl-C cancels the rest, and sets the
     event that `do` gets."""
     ended = Event()
     pool = ThreadPoolExecutor(_N_AT_ONCE, thread_name_prefix="files")
     try:
-        yield from pool.map(lambda one: do(one, ended), some)
+        yield from pool.map(lambda item: do(item, ended), items)
     finally:
         ended.set()
         pool.shutdown(cancel_futures=True)

@@ -65,11 +65,11 @@ class Digests:
         if known is not None:
             return known
         before = self.seen[path]
-        found = find()
+        fact = find()
         check_unchanged(path, before)
         if isinstance(path, StoredObject) or time.time_ns() - max(before.mtime_ns, before.ctime_ns) > _RACY_NS:
-            self._remember(self._name(path, word), before, found)
-        return found
+            self._remember(self._name(path, word), before, fact)
+        return fact
 
     def known(self, path: Path | StoredObject, word: str, kind: type[T]) -> T | None:
         """The stored fact if the file is unchanged; None otherwise. It reads no file."""

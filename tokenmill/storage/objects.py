@@ -153,11 +153,11 @@ def delete(urls: Iterable[str]) -> None:
     """Deletes objects of one bucket, in any order. Objects that are not there are no error."""
     rest = list(urls)
     for start in range(0, len(rest), _DELETED_AT_ONCE):
-        some = rest[start : start + _DELETED_AT_ONCE]
-        with _at(some[0]) as (store, _):
+        batch = rest[start : start + _DELETED_AT_ONCE]
+        with _at(batch[0]) as (store, _):
             import obstore
 
-            keys = [place(url).key for url in some]
+            keys = [place(url).key for url in batch]
             try:
                 obstore.delete(store, keys)
             except FileNotFoundError:  # S3 passes over an object that is not there; the others do not
@@ -187,9 +187,9 @@ def _is_same(listed: StoredObject, now: StoredObject) -> bool:
     return listed.n_bytes == now.n_bytes and seconds[0] == seconds[1]
 
 
-def _stored(url: str, found: Any) -> StoredObject:
-    modified: datetime = found["last_modified"]
-    e_tag: str | None = found["e_tag"]
+def _stored(url: str, facts: Any) -> StoredObject:
+    modified: datetime = facts["last_modified"]
+    e_tag: str | None = facts["e_tag"]
     if e_tag and not e_tag.endswith('"'):  # Azure's listings leave the quotes out, which a request with If-Match needs
         e_tag = f'"{e_tag}"'
-    return StoredObject(url, found["size"], e_tag, int(modified.timestamp() * 1e9), found["version"])
+    return StoredObject(url, facts["size"], e_tag, int(modified.timestamp() * 1e9), facts["version"])

@@ -76,21 +76,21 @@ class UnitStore:
         whole = self._whole(key, self._trust)
         if whole is None:
             return None
-        kept, found = whole
+        kept, files = whole
         try:
             facts = msgspec.json.decode(kept.facts, type=kind)
         except msgspec.DecodeError:
             return None
         if not may_write(self._root):  # whoever may only read a project may plan its build
-            return Done(folder, facts, found)
-        if found != kept.files:  # same bytes, but new times or inodes: the store was copied from elsewhere
+            return Done(folder, facts, files)
+        if files != kept.files:  # same bytes, but new times or inodes: the store was copied from elsewhere
             partial = partial_path(self._root / key)  # outside the unit's folder, where a leftover would stay
             with naming(partial):
-                partial.write_bytes(msgspec.json.encode(_Kept(found, kept.facts)))
+                partial.write_bytes(msgspec.json.encode(_Kept(files, kept.facts)))
             flush(partial)
             partial.replace(folder / _FACTS_FILE)
         os.utime(folder)  # marks the last use
-        return Done(folder, facts, found)
+        return Done(folder, facts, files)
 
     def _whole(self, key: str, trust: bool) -> tuple[_Kept, dict[str, File]] | None:
         """The record of an intact unit, and its files as they are now, which may be copies. None if it is missing or damaged.

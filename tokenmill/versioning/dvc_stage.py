@@ -86,22 +86,22 @@ class DvcStage:
         if not self.was_built:  # not in dvc.lock; DVC would report deleted outputs
             return [NEVER_BUILT]
         inputs = [] if self._stage.frozen else self._stage.deps
-        found: list[Change] = []
+        changes: list[Change] = []
         with self._repo.lock:
             for kind, entries in (("input", inputs), ("output", self._stage.outs)):
                 for entry in entries:
                     path = os.path.relpath(entry.fs_path, self._stage.wdir)
                     if is_params(entry):
-                        found += _parameter_changes(entry, path)
-                    elif not any(one.is_relative_to(entry.fs_path) for one in beside):
+                        changes += _parameter_changes(entry, path)
+                    elif not any(path_beside.is_relative_to(entry.fs_path) for path_beside in beside):
                         hows = entry.status().values()
                         files = _differing_files(entry) if hows and path == _COUNTS_DIRECTORY else frozenset()
-                        found += [Change(kind, path, how, files=files) for how in hows]
+                        changes += [Change(kind, path, how, files=files) for how in hows]
             if self._stage.changed_stage():
-                found.append(Change("command", "dvc.yaml", "modified"))
+                changes.append(Change("command", "dvc.yaml", "modified"))
             if self._stage.always_changed:
-                found.append(Change("always", "dvc.yaml", "always_changed"))
-        return found
+                changes.append(Change("always", "dvc.yaml", "always_changed"))
+        return changes
 
     def missing(self) -> list[Path]:
         """The dependencies of the stage that do not exist."""
@@ -332,13 +332,13 @@ def _parameter_changes(entry: Any, path: str) -> Iterator[Change]:
 
 def _without_equal(status: Callable[[], dict[str, Any]], entry: Any) -> dict[str, Any]:
     """What DVC says has changed of parameters, but for sections that differ only in keys written with their defaults."""
-    found = status()
+    status_of = status()
     before, now = entry.hash_info.value or {}, entry.read_params()
-    for path, how in list(found.items()):
+    for path, how in list(status_of.items()):
         if not isinstance(how, str):
             both = {key: [with_defaults(key, values.get(key, _ABSENT)) for values in (before, now)] for key in how}
-            found[path] = {key: word for key, word in how.items() if both[key][0] != both[key][1]}
-    return {path: how for path, how in found.items() if how}
+            status_of[path] = {key: word for key, word in how.items() if both[key][0] != both[key][1]}
+    return {path: how for path, how in status_of.items() if how}
 
 
 def _differing(key: str, before: Any, now: Any) -> Iterator[str]:

@@ -31,20 +31,20 @@ def git(root: Path, *arguments: str) -> str:
 def _refuse_other_repository(root: Path, name: str, value: str) -> None:
     """Raises VersionsError if a variable of the environment, such as those of a hook of another repository, makes git take another
     repository than that of the folder. A folder without one of its own may be given one."""
-    own = {key: found for key, found in os.environ.items() if key not in _REPOSITORY_VARIABLES}
+    own = {key: repository for key, repository in os.environ.items() if key not in _REPOSITORY_VARIABLES}
     where = ("rev-parse", "--path-format=absolute", "--git-common-dir", "--show-toplevel")
     try:
         expected = _output(root, where, own).split("\n")
     except VersionsError:
         return
     try:
-        found = _output(root, where, dict(os.environ)).split("\n")
+        repository = _output(root, where, dict(os.environ)).split("\n")
     except VersionsError:
-        found = ["none"]
-    if found != expected:
+        repository = ["none"]
+    if repository != expected:
         raise VersionsError(
             f"the environment's {name}",
-            f"{value}: expected the repository of {root}, {expected[0]}; found {' of '.join(filter(None, found))}.",
+            f"{value}: expected the repository of {root}, {expected[0]}; found {' of '.join(filter(None, repository))}.",
             f"Run `unset {name}`.",
         )
 
@@ -129,7 +129,7 @@ def branch_to_push(root: Path, remote: str) -> str | None:
 
 def tags_of(root: Path, repository: str) -> dict[str, str]:
     """The commit of every tag of a repository: a folder, a URL, or the name of a remote of the folder `root`."""
-    found: dict[str, str] = {}
+    commits: dict[str, str] = {}
     try:
         listed = lines(root, "ls-remote", "--tags", "--", repository)
     except VersionsError as error:
@@ -138,8 +138,8 @@ def tags_of(root: Path, repository: str) -> dict[str, str]:
         commit, name = line.split("\t")
         if name.endswith("^{}"):  # the commit of an annotated tag; git lists it after the tag itself
             name = name.removesuffix("^{}")
-        found[name.removeprefix(_TAGS)] = commit
-    return found
+        commits[name.removeprefix(_TAGS)] = commit
+    return commits
 
 
 def tag_message(root: Path, repository: str, tag: str) -> str:

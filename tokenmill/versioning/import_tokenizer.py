@@ -28,52 +28,54 @@ from tokenmill.versioning.registry import Reference, Version, fetch_tokenizer, f
 from tokenmill_reader.regular_files import read, sha256_file
 
 
-def pin_if_new(root: Path, asked: TokenizerSource) -> Pin:
+def pin_if_new(root: Path, source: TokenizerSource) -> Pin:
     """The pin of the tokenizer that params.yaml asks for. Pins it now unless tokenmill.lock already has its pin."""
     pin = read_pin(root)
-    if pin is not None and pin.asked == asked:
+    if pin is not None and pin.asked == source:
         return pin
-    if asked.name is not None:
-        return pin_anew(root, asked)
-    source = _source(root, asked)  # the build's import checks the rest
-    return _pin(root, asked, None, _load(source, asked), _files_sha256(source))
+    if source.name is not None:
+        return pin_anew(root, source)
+    source_path = _source(root, source)  # the build's import checks the rest
+    return _pin(root, source, None, _load(source_path, source), _files_sha256(source_path))
 
 
-def pin_anew(root: Path, asked: TokenizerSource) -> Pin:
+def pin_anew(root: Path, source: TokenizerSource) -> Pin:
     """Looks up the tokenizer that params.yaml asks for, and pins it in tokenmill.lock if it can be imported.
 
     Raises VersionsError, TokenizerError, PatternError."""
-    with _folder_for(asked) as directory:
-        version, files_sha256, tokenizer = _fetch_or_copy(root, asked, None, directory)
-    return _pin(root, asked, version, tokenizer, files_sha256)
+    with _folder_for(source) as directory:
+        version, files_sha256, tokenizer = _fetch_or_copy(root, source, None, directory)
+    return _pin(root, source, version, tokenizer, files_sha256)
 
 
-def look_at(root: Path, asked: TokenizerSource, directory: Path) -> tuple[Tokenizer, Path] | None:
+def look_at(root: Path, source: TokenizerSource, directory: Path) -> tuple[Tokenizer, Path] | None:
     """The tokenizer that an import would give, and the folder with its chat files: its own, or `directory` after an import into it.
 
     None if a published version is asked for that is not pinned yet. Raises what an import raises."""
-    pin, source, there = read_pin(root), _source(root, asked), root / TOKENIZER_DIRECTORY
-    is_pinned = pin is not None and pin.asked == asked
+    pin, source_path, there = read_pin(root), _source(root, source), root / TOKENIZER_DIRECTORY
+    is_pinned = pin is not None and pin.asked == source
     if pin is not None and is_pinned and there.is_dir() and sha256_directory(there) == pin.files_sha256:
         return Tokenizer.load(there), there
-    if asked.name is None and source.exists():
-        return _load(source, asked), source if source.is_dir() else directory  # a single file has no other files
+    if source.name is None and source_path.exists():
+        return _load(
+            source_path, source
+        ), source_path if source_path.is_dir() else directory  # a single file has no other files
     if pin is None or not is_pinned:
         return None
-    if asked.name is None and there.is_dir() and (tokenizer := Tokenizer.load(there)).digest == pin.digest:
+    if source.name is None and there.is_dir() and (tokenizer := Tokenizer.load(there)).digest == pin.digest:
         return tokenizer, there
     return import_pinned(root, pin, directory), directory
 
 
-def _pin(root: Path, asked: TokenizerSource, version: Version | None, tokenizer: Tokenizer, files_sha256: str) -> Pin:
+def _pin(root: Path, source: TokenizerSource, version: Version | None, tokenizer: Tokenizer, files_sha256: str) -> Pin:
     pin = Pin(
-        asked=asked,
+        asked=source,
         version=None if version is None else version.version,
         commit=None if version is None else version.commit,
         digest=tokenizer.digest,
         files_sha256=files_sha256,
-        chat_sha256=_chat_sha256(root, asked),
-        beside_sha256=_beside_sha256(root, asked),
+        chat_sha256=_chat_sha256(root, source),
+        beside_sha256=_beside_sha256(root, source),
     )
     write_pin(root, pin)
     return pin
@@ -91,14 +93,14 @@ def import_pinned(root: Path, pin: Pin, directory: Path) -> Tokenizer:
     return tokenizer
 
 
-def import_asked(root: Path, asked: TokenizerSource, directory: Path) -> Tokenizer:
+def import_asked(root: Path, source: TokenizerSource, directory: Path) -> Tokenizer:
     """Imports the tokenizer that a build would import into `directory`, and pins nothing: the pinned one, or else the one that
     params.yaml asks for. Raises VersionsError, TokenizerError, PatternError."""
     pin = read_pin(root)
-    if pin is not None and pin.asked == asked:
+    if pin is not None and pin.asked == source:
         return import_pinned(root, pin, directory)
-    with _folder_for(asked) as imported:
-        tokenizer = _fetch_or_copy(root, asked, None, imported)[2]
+    with _folder_for(source) as imported:
+        tokenizer = _fetch_or_copy(root, source, None, imported)[2]
         with write_directory(directory) as partial:
             copy_folder(imported, partial)
     return tokenizer
@@ -134,15 +136,15 @@ def refuse_changed(root: Path, pin: Pin) -> None:
 def _imported(root: Path, pin: Pin) -> Iterator[tuple[Path, Tokenizer]]:
     with _folder_for(pin.asked) as directory:
         _version, files_sha256, tokenizer = _fetch_or_copy(root, pin.asked, pin, directory)
-        for what, found, expected in (
+        for what, value, expected in (
             ("digest", tokenizer.digest, pin.digest),
             ("sha256 over its files", files_sha256, pin.files_sha256),
             ("sha256 of its chat template and names of special tokens", _chat_sha256(root, pin.asked), pin.chat_sha256),
         ):
-            if found != expected and expected is not None:
+            if value != expected and expected is not None:
                 raise VersionsError(
                     words_for(pin.asked),
-                    f"is not the tokenizer that {LOCK_FILE} pins: expected the {what} {expected}; found {found}.",
+                    f"is not the tokenizer that {LOCK_FILE} pins: expected the {what} {expected}; found {value}.",
                     "To use it anyway, run `tokenmill pin`; all documents are then encoded again.",
                     code="TM405",
                 )
@@ -150,7 +152,7 @@ def _imported(root: Path, pin: Pin) -> Iterator[tuple[Path, Tokenizer]]:
 
 
 @contextmanager
-def _folder_for(asked: TokenizerSource) -> Iterator[Path]:
+def _folder_for(source: TokenizerSource) -> Iterator[Path]:
     """Yields a temporary folder for the tokenizer's files. Errors about them name their origin."""
     with TemporaryDirectory(prefix="tokenmill-") as folder:
         directory = Path(folder) / "tokenizer"
@@ -158,46 +160,46 @@ def _folder_for(asked: TokenizerSource) -> Iterator[Path]:
             yield directory
         except TokenizerError as error:
             parts = (error.where, error.what, error.fix)
-            raise TokenizerError(*(part.replace(str(directory), words_for(asked)) for part in parts)) from None
+            raise TokenizerError(*(part.replace(str(directory), words_for(source)) for part in parts)) from None
 
 
 def _fetch_or_copy(
-    root: Path, asked: TokenizerSource, pin: Pin | None, directory: Path
+    root: Path, source: TokenizerSource, pin: Pin | None, directory: Path
 ) -> tuple[Version | None, str, Tokenizer]:
     """Fills `directory` with the requested tokenizer. Gives its version, the sha256 over the imported files, and the tokenizer."""
-    if asked.name is None or asked.version is None:
-        return None, *_adopt(_source(root, asked), asked, directory)
-    version = find_version(asked.from_, Reference(asked.name, (pin and pin.version) or asked.version), root)
+    if source.name is None or source.version is None:
+        return None, *_adopt(_source(root, source), source, directory)
+    version = find_version(source.from_, Reference(source.name, (pin and pin.version) or source.version), root)
     if pin is not None and version.commit != pin.commit:
         raise VersionsError(
-            f"{version} from {asked.from_}: the tag was moved to the commit {version.commit}; {LOCK_FILE} pins {pin.commit}.",
+            f"{version} from {source.from_}: the tag was moved to the commit {version.commit}; {LOCK_FILE} pins {pin.commit}.",
             code="TM405",
         )
     fetch_tokenizer(version, directory)
     return version, sha256_directory(directory), Tokenizer.load(directory)
 
 
-def _adopt(source: Path, asked: TokenizerSource, directory: Path) -> tuple[str, Tokenizer]:
+def _adopt(source_path: Path, source: TokenizerSource, directory: Path) -> tuple[str, Tokenizer]:
     """Copies a tokenizer that tokenmill made. Any other is saved again, with golden vectors and a model card."""
-    if _is_ours(source):
+    if _is_ours(source_path):
         with write_directory(directory) as partial:
-            copy_folder(source, partial)
-        return sha256_directory(source), Tokenizer.load(directory)
-    original = _load(source, asked)
-    if source.is_dir():
-        _tell_changes(source)
+            copy_folder(source_path, partial)
+        return sha256_directory(source_path), Tokenizer.load(directory)
+    original = _load(source_path, source)
+    if source_path.is_dir():
+        _tell_changes(source_path)
     with write_directory(directory) as partial:
         original.save(partial)
-        if source.is_dir():
-            copy_chat_files(source, partial)
+        if source_path.is_dir():
+            copy_chat_files(source_path, partial)
         tokenizer = Tokenizer.load(partial)
         golden = make_golden(partial, tokenizer, {})
         if different := first_difference(original.encode, golden.vectors):
-            raise TokenizerError(source, f"a tokenizer.json made from this file gives other ids: {different}")
+            raise TokenizerError(source_path, f"a tokenizer.json made from this file gives other ids: {different}")
         write_golden(golden, partial)
-        write_card(make_card(tokenizer, golden, None, None, origin=asked.from_), partial)
+        write_card(make_card(tokenizer, golden, None, None, origin=source.from_), partial)
         write_program(partial)
-    return _files_sha256(source), tokenizer
+    return _files_sha256(source_path), tokenizer
 
 
 def _tell_changes(source: Path) -> None:

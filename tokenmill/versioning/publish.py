@@ -274,7 +274,7 @@ def _tagged(root: Path, remote: str | None, reference: Reference, commit: str, s
     here = git.tags_of(root, ".")
     there = here if remote is None else git.tags_of(root, remote)
     tag = str(reference)
-    had_stage = {of for one, of in there.items() if one.startswith(f"{reference.name}#{stage}#")}
+    had_stage = {of for tag_there, of in there.items() if tag_there.startswith(f"{reference.name}#{stage}#")}
     is_to_assign = stage is not None and commit not in had_stage
     if here.get(tag) == commit and there.get(tag, commit) == commit and (tag not in there or is_to_assign):
         return True
@@ -284,14 +284,14 @@ def _tagged(root: Path, remote: str | None, reference: Reference, commit: str, s
         has_stage = stage is not None and assigned_commit(there, Reference(reference.name, stage)) == where
         with_stage = f" with the stage {stage}" if has_stage else ""
         if where == commit:
-            said = f"is published already{with_stage}, and is of the present commit: there is nothing to publish."
+            what = f"is published already{with_stage}, and is of the present commit: there is nothing to publish."
         else:
-            said = f"exists{with_stage}, of commit {where[:12]}; nothing is overwritten. Take a higher version."
+            what = f"exists{with_stage}, of commit {where[:12]}; nothing is overwritten. Take a higher version."
         if stage is not None and not has_stage:
             again = " --force" if where in had_stage else ""  # GTO's action for a stage that the version had before
             assign = f"gto assign {reference.name} --version {reference.version} --stage {stage}{again}"
-            said += f" To give this one the stage {stage}: `{assign}`, and push the tag."
-        raise VersionsError(f"{tag} {said}", code="TM404")
+            what += f" To give this one the stage {stage}: `{assign}`, and push the tag."
+        raise VersionsError(f"{tag} {what}", code="TM404")
     highest = max(known, key=order_of, default=None)
     if highest is not None and order_of(reference.version) < order_of(highest):
         raise VersionsError(

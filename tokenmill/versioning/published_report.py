@@ -45,17 +45,17 @@ def published_report(root: Path) -> Published:
 
 def _dataset(root: Path, tag: str) -> tuple[Path, Path] | None:
     """The manifest and the document index of a tag in DVC's cache; None if one of them is not there."""
-    found = []
+    paths = []
     for folder, name in ((TOKENS_DIRECTORY, MANIFEST_FILE), (TABLES_DIRECTORY, DOCUMENTS_FILE)):
         try:
             listed = read_json(_recorded(root, tag, folder) or root)
-            path = next(_cached(root, one["md5"]) for one in listed if one["relpath"] == name)
+            path = next(_cached(root, entry["md5"]) for entry in listed if entry["relpath"] == name)
         except (OSError, ValueError, KeyError, TypeError, StopIteration):
             return None
         if not path.is_file():
             return None
-        found.append(path)
-    return found[0], found[1]
+        paths.append(path)
+    return paths[0], paths[1]
 
 
 def _recorded(root: Path, tag: str, output: str) -> Path | None:

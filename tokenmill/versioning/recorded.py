@@ -129,9 +129,9 @@ def _mapping(found: Any) -> dict[Any, Any]:
 
 
 def _inside(place: str, path: str) -> str:
-    found = normpath(path)
-    if found.startswith(("/", "..")) or "\0" in found:
+    normal_path = normpath(path)
+    if normal_path.startswith(("/", "..")) or "\0" in normal_path:
         raise VersionsError(
             place, f"found the path {path!r:.200}, expected one inside the repository.", "Do not use it."
         )
-    return found
+    return normal_path

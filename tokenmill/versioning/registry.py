@@ -69,12 +69,12 @@ def parse_reference(text: str) -> Reference:
     >>> parse_reference("tokenizer@v1.2.0")
     Reference(name='tokenizer', version='v1.2.0')
     """
-    found = _REFERENCE.fullmatch(text)
-    if not found:
+    match = _REFERENCE.fullmatch(text)
+    if not match:
         raise ParamsError(
             f"{text!r}", "expected NAME@VERSION, like tokenizer@v1.2.0, or NAME@STAGE, like tokenizer@prod."
         )
-    return Reference(found["name"], found["version"])
+    return Reference(match["name"], match["version"])
 
 
 def is_reference(text: str) -> bool:
@@ -141,13 +141,13 @@ def fetch_version(version: Version, directory: Path, public_key: Path | None = N
     with write_directory(directory) as partial:
         tag_lines, md5 = _fetch_files(version, partial)
         expected = {"md5, by its commit": md5, "sha256, by its tag": tag_lines.get(FILES)}
-        found = {"md5, by its commit": directory_md5(partial), "sha256, by its tag": sha256_directory(partial)}
+        digests = {"md5, by its commit": directory_md5(partial), "sha256, by its tag": sha256_directory(partial)}
         for name, digest in expected.items():
-            if digest is not None and digest != found[name]:
+            if digest is not None and digest != digests[name]:
                 raise VersionsError(
                     f"{version} from {version.repository}",
                     f"the files are not those that were published: {name}: "
-                    f"expected {digest}, found {found[name]}. A remote, a cache or the tag was changed.",
+                    f"expected {digest}, found {digests[name]}. A remote, a cache or the tag was changed.",
                     "Do not use it.",
                     code="TM405",
                 )

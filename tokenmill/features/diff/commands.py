@@ -50,28 +50,30 @@ def add_commands(commands: "Commands") -> None:
     diff.set_defaults(run=_diff)
 
 
-def _diff(asked: argparse.Namespace) -> Answer:
-    names = (asked.one, asked.other)
+def _diff(options: argparse.Namespace) -> Answer:
+    names = (options.one, options.other)
     with tempfile.TemporaryDirectory(prefix="tokenmill-") as scratch:
         fetched = [Path(scratch) / str(i) for i in range(2)]
-        one, other = (_dataset(*of, asked.repository) for of in zip(names, fetched, strict=True))
+        one, other = (_dataset(*of, options.repository) for of in zip(names, fetched, strict=True))
         if one is None and other is None:
-            return _diff_tokenizers(asked)
+            return _diff_tokenizers(options)
         if one is None or other is None:
             raise _unlike(*(names if one is None else names[::-1]))
         for option in ("corpus", "language"):
-            if getattr(asked, option) is not None:
+            if getattr(options, option) is not None:
                 raise ParamsError(f"--{option}", "found with two datasets; it is for tokenizers.", "Omit it.")
         from tokenmill.features.diff.compare_datasets import compare_datasets, lines_of
 
         try:
-            found = compare_datasets(one, other)
+            comparison = compare_datasets(one, other)
         except ValidationError as error:
             where, what, fix = error.where, error.what, error.fix
             for folder, name in zip(fetched, names, strict=True):
                 where = where.replace(str(folder), name)
             raise ValidationError(where, what.split("\n"), fix, code=error.code) from None
-        return text(found.as_json(), [*lines_of(found, (one, other))], EXIT_NO if found.differ else EXIT_DONE)
+        return text(
+            comparison.as_json(), [*lines_of(comparison, (one, other))], EXIT_NO if comparison.differ else EXIT_DONE
+        )
 
 
 def _dataset(name: str, folder: Path, repository: str) -> Path | None:
@@ -105,15 +107,15 @@ def _unlike(name: str, dataset: str) -> ParamsError:
     """The error for a name that is not that of a dataset, beside a dataset."""
     path = Path(name)
     if path.is_dir():
-        found = "a tokenizer" if (path / TOKENIZER_FILE).exists() else f"a folder without {MANIFEST_FILE}"
+        what = "a tokenizer" if (path / TOKENIZER_FILE).exists() else f"a folder without {MANIFEST_FILE}"
     else:
-        found = "a file" if path.exists() else "a version of something else" if "@" in name else "nothing there"
+        what = "a file" if path.exists() else "a version of something else" if "@" in name else "nothing there"
     return ParamsError(
-        name, f"expected a dataset, as {dataset} is one; found {found}.", "Name two datasets, or two tokenizers."
+        name, f"expected a dataset, as {dataset} is one; found {what}.", "Name two datasets, or two tokenizers."
     )
 
 
-def _diff_tokenizers(asked: argparse.Namespace) -> Answer:
+def _diff_tokenizers(options: argparse.Namespace) -> Answer:
     from tokenmill.analysis.compare import compare, lines_of, scripts_of
     from tokenmill.tokenizer.tokenizer import Tokenizer
     from tokenmill.versioning.registry import is_reference, load_version
@@ -121,7 +123,7 @@ def _diff_tokenizers(asked: argparse.Namespace) -> Answer:
     def load(name: str) -> Tokenizer:
         try:
             if is_reference(name) and not Path(name).exists():
-                return load_version(name, asked.repository)
+                return load_version(name, options.repository)
             return Tokenizer.load(name)
         except TokenizerError as error:
             if not Path(name).is_dir() or (Path(name) / TOKENIZER_FILE).exists():
@@ -129,11 +131,11 @@ def _diff_tokenizers(asked: argparse.Namespace) -> Answer:
             fix = f"{error.fix} Nor is {name} a dataset: it has no {MANIFEST_FILE}."
             raise TokenizerError(error.where, error.what, fix, code=error.code) from None
 
-    one, other = load(asked.one), load(asked.other)
-    documents = _documents(asked.corpus, asked.language) if asked.corpus else ()
-    counts = None if asked.corpus else _counts()
-    found = compare(one, other, documents, _languages_of if asked.language else scripts_of, counts)
-    return text(found.as_json(), lines_of(found), EXIT_NO if found.ids_differ else EXIT_DONE)
+    one, other = load(options.one), load(options.other)
+    documents = _documents(options.corpus, options.language) if options.corpus else ()
+    counts = None if options.corpus else _counts()
+    comparison = compare(one, other, documents, _languages_of if options.language else scripts_of, counts)
+    return text(comparison.as_json(), lines_of(comparison), EXIT_NO if comparison.ids_differ else EXIT_DONE)
 
 
 def _counts() -> "pa.Table | None":

@@ -127,44 +127,44 @@ def _measures(dataset: Path, manifest: Manifest) -> dict[str, Any]:
 
 def _parameters(manifest: Manifest) -> dict[str, Any]:
     """The parameters that the manifest records, by their keys in params.yaml as far as these are the same."""
-    found = manifest.model_dump(mode="json", include={"source", "sources", "chat", "files", *_ENCODE})
-    source, files, chat = (found.pop(name) or {} for name in ("source", "files", "chat"))
-    sources = {one.pop("name"): one for one in found.pop("sources")}
+    recorded = manifest.model_dump(mode="json", include={"source", "sources", "chat", "files", *_ENCODE})
+    source, files, chat = (recorded.pop(name) or {} for name in ("source", "files", "chat"))
+    sources = {source.pop("name"): source for source in recorded.pop("sources")}
     formats = sorted({file_set.format for file_set in manifest.sets})
-    for made in (files, chat):
+    for section in (files, chat):
         for name in _MADE:
-            made.pop(name, None)
-    for one in sources.values():
+            section.pop(name, None)
+    for source in sources.values():
         for name in _MADE[:3]:
-            one.pop(name)
-    encode = {**found, **files, "formats": formats, "chat": chat}
+            source.pop(name)
+    encode = {**recorded, **files, "formats": formats, "chat": chat}
     return flat({"source": source, "sources": sources, "encode": encode}) | {"params_digest": manifest.params_digest}
 
 
-def lines_of(found: DatasetComparison, folders: Sequence[Path]) -> Iterator[str]:
+def lines_of(comparison: DatasetComparison, folders: Sequence[Path]) -> Iterator[str]:
     """The differences as lines for people. `folders`: where the datasets are."""
-    one, other = found.digests
+    one, other = comparison.digests
     if one and one == other:
-        yield f"the same dataset: {one[:16]}, {found.documents.unchanged:,} documents"
+        yield f"the same dataset: {one[:16]}, {comparison.documents.unchanged:,} documents"
         return
-    changes = found.documents
-    if not found.differ:
+    changes = comparison.documents
+    if not comparison.differ:
         yield "the same documents, tokens, tokenizer and parameters, in datasets with different manifests"
     yield f"documents, by {'text: one without an id that has changed is removed and added' if changes.changed is None else 'id'}"
     for kind, n in changes.numbers.items():
         yield f"  {kind:<9} {n:>14,}"
         yield from (f"    {_example(**example)}" for example in changes.examples.get(kind, ()))
-    if found.files_differ and not changes.n_differences:
+    if comparison.files_differ and not changes.n_differences:
         yield "their tokens, or the names, cuts or order of the files, differ"
-    yield from _table(["", "one", "other", "difference"], _rows(found))
-    if found.tokenizers[0] == found.tokenizers[1]:
-        yield f"tokenizer: the same, {found.tokenizers[0][:16]}"
+    yield from _table(["", "one", "other", "difference"], _rows(comparison))
+    if comparison.tokenizers[0] == comparison.tokenizers[1]:
+        yield f"tokenizer: the same, {comparison.tokenizers[0][:16]}"
     else:
         paths = [beside(folder, TOKENIZER_DIRECTORY) for folder in folders]
         names = " ".join(shlex.quote(str(path)) if path.exists() else "TOKENIZER" for path in paths)
-        yield f"tokenizer: {' → '.join(digest[:16] for digest in found.tokenizers)}"
+        yield f"tokenizer: {' → '.join(digest[:16] for digest in comparison.tokenizers)}"
         yield f"  `tokenmill diff {names}` compares them"
-    for name, pair in found.parameters.items():
+    for name, pair in comparison.parameters.items():
         yield f"{name}: {' → '.join(map(_shown, pair))}"
 
 
@@ -178,14 +178,14 @@ def _example(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> 
     return f"{name}{place['shard']}, row {place['row']:,}{moved}"
 
 
-def _rows(found: DatasetComparison) -> Iterator[tuple[str, Any, Any]]:
+def _rows(comparison: DatasetComparison) -> Iterator[tuple[str, Any, Any]]:
     """The rows of the table: sums, those of several sources, and the measures that differ."""
-    yield from ((name, *pair) for name, pair in found.sums.items())
-    for source, pair in found.sources.items() if len(found.sources) > 1 else ():
+    yield from ((name, *pair) for name, pair in comparison.sums.items())
+    for source, pair in comparison.sources.items() if len(comparison.sources) > 1 else ():
         for what in ("documents", "tokens"):
             one, other = (0 if sums is None else getattr(sums, f"n_{what}") for sums in pair)
             yield f"{source}: {what}", one, other
-    for name, (one, other) in found.measures.items():
+    for name, (one, other) in comparison.measures.items():
         if one != other and name not in _SUMS:
             yield f"{name} (sample)" if name.startswith(_OF_SAMPLES) else name, one, other
 

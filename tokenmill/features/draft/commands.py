@@ -37,13 +37,13 @@ def add_commands(commands: "Commands") -> None:
     draft.set_defaults(run=_draft_vocab)
 
 
-def _draft_vocab(asked: argparse.Namespace) -> Answer:
+def _draft_vocab(options: argparse.Namespace) -> Answer:
     from tokenmill.features.draft.draft_vocab import differences, draft_vocab, lines_of
 
-    dataset = Path(dataset_of(asked))
-    if asked.check:
-        wrong = differences(dataset, asked.directory)
-        lines = wrong or [f"{asked.directory}: the draft vocabulary of {dataset}"]
+    dataset = Path(dataset_of(options))
+    if options.check:
+        wrong = differences(dataset, options.directory)
+        lines = wrong or [f"{options.directory}: the draft vocabulary of {dataset}"]
         return text({"differences": wrong}, lines, EXIT_NO if wrong else EXIT_DONE)
-    found = draft_vocab(dataset, asked.directory, asked.top, asked.vocab_size, asked.trained_only)
-    return text(found.model_dump(mode="json"), lines_of(found, asked.directory))
+    draft = draft_vocab(dataset, options.directory, options.top, options.vocab_size, options.trained_only)
+    return text(draft.model_dump(mode="json"), lines_of(draft, options.directory))

@@ -91,16 +91,16 @@ def differences(dataset: Path, directory: Path) -> list[str]:
     draft_vocab.json that cannot be read."""
     path = directory / FACTS_FILE
     try:
-        found = DraftVocab.model_validate_json(read(path))
+        draft = DraftVocab.model_validate_json(read(path))
     except FileNotFoundError:
         raise ValidationError(path, "missing; expected what `tokenmill draft-vocab` writes.", _AGAIN) from None
     except NotValid as error:
         raise ValidationError(path, f"{first_finding(error)}.", _AGAIN) from None
     manifest = read_manifest(dataset)
-    if found.tokenizer_digest != manifest.tokenizer_digest:
-        return [f"tokenizer: expected {manifest.tokenizer_digest}, that of {dataset}; found {found.tokenizer_digest}"]
-    counts = count(dataset, found.trained_only)
-    expected = _files(counts, _facts(manifest, counts, found.vocab_size, found.top, found.trained_only))
+    if draft.tokenizer_digest != manifest.tokenizer_digest:
+        return [f"tokenizer: expected {manifest.tokenizer_digest}, that of {dataset}; found {draft.tokenizer_digest}"]
+    counts = count(dataset, draft.trained_only)
+    expected = _files(counts, _facts(manifest, counts, draft.vocab_size, draft.top, draft.trained_only))
     wrong = []
     for name, content in expected.items():
         file = directory / name
@@ -111,15 +111,15 @@ def differences(dataset: Path, directory: Path) -> list[str]:
     return wrong
 
 
-def lines_of(found: DraftVocab, directory: Path) -> list[str]:
+def lines_of(draft: DraftVocab, directory: Path) -> list[str]:
     """What was written, for people: the coverage of a few sizes."""
-    what = "trained tokens" if found.trained_only else "tokens"
+    what = "trained tokens" if draft.trained_only else "tokens"
     lines = [
-        f"{directory}: {found.top:,} of {found.vocab_size:,} ids, counted in {found.n_tokens:,} {what}",
+        f"{directory}: {draft.top:,} of {draft.vocab_size:,} ids, counted in {draft.n_tokens:,} {what}",
         "ids  coverage",
     ]
     return lines + [
-        f"{n:,}  {share:.3%}{'  <- this one' if n == found.top else ''}" for n, share in found.coverage.items()
+        f"{n:,}  {share:.3%}{'  <- this one' if n == draft.top else ''}" for n, share in draft.coverage.items()
     ]
 
 

@@ -64,12 +64,12 @@ def add_commands(commands: "Commands") -> None:
     gc.set_defaults(run=_gc)
 
 
-def _upload(asked: argparse.Namespace) -> Answer:
+def _upload(options: argparse.Namespace) -> Answer:
     from tokenmill.features.share.upload_build import upload
     from tokenmill.storage.anywhere import place_of
     from tokenmill.versioning.git import changed_files
 
-    root, place = find_params().parent, place_of(asked.place)
+    root, place = find_params().parent, place_of(options.place)
     done = upload(root, place)
     counts = ", ".join(f"{n:,} {how}" for how, n in done.files.items() if n)
     todo = f" Commit {UPLOADS_FILE}, which names the dataset." if UPLOADS_FILE in changed_files(root) else ""
@@ -77,38 +77,40 @@ def _upload(asked: argparse.Namespace) -> Answer:
     return text(dataclasses.asdict(done), done.url)
 
 
-def _download(asked: argparse.Namespace) -> Answer:
+def _download(options: argparse.Namespace) -> Answer:
     from tokenmill.features.share.download import download
     from tokenmill.storage.anywhere import place_of
 
-    url = place_of(asked.dataset)
-    manifest = download(url, asked.directory)
-    result = {"url": url, "directory": str(asked.directory.absolute()), "digest": manifest.digest}
-    return text(result, f"{asked.directory}: {manifest.digest[:16]}, {manifest.n_tokens:,} tokens", is_asked_for=False)
+    url = place_of(options.dataset)
+    manifest = download(url, options.directory)
+    result = {"url": url, "directory": str(options.directory.absolute()), "digest": manifest.digest}
+    return text(
+        result, f"{options.directory}: {manifest.digest[:16]}, {manifest.n_tokens:,} tokens", is_asked_for=False
+    )
 
 
-def _gc(asked: argparse.Namespace) -> Answer:
+def _gc(options: argparse.Namespace) -> Answer:
     from tokenmill.features.share.unused import REMOVED, find, remove
     from tokenmill.storage.anywhere import place_of
 
-    place = place_of(asked.place)
-    found = find(find_params().parent, place, asked.keep)
-    if not found:
+    place = place_of(options.place)
+    folders = find(find_params().parent, place, options.keep)
+    if not folders:
         say(f"gc: {place} has no datasets. If it should, see that it is the PLACE that `tokenmill upload` was given.")
-    removed = [one for one in found if one.state in REMOVED]
-    if asked.delete:
+    removed = [folder for folder in folders if folder.state in REMOVED]
+    if options.delete:
         remove(place, removed)
-    n_bytes = sum(one.n_bytes for one in removed)
+    n_bytes = sum(folder.n_bytes for folder in removed)
     lines = [
-        *_rows(found),
-        f"{place}: datasets and leftovers: {len(found):,}, to be removed: {len(removed):,}, {size(n_bytes)}",
+        *_rows(folders),
+        f"{place}: datasets and leftovers: {len(folders):,}, to be removed: {len(removed):,}, {size(n_bytes)}",
     ]
     if removed:
-        lines[-1] += ". They are removed." if asked.delete else ". To remove them, run it again with --delete."
+        lines[-1] += ". They are removed." if options.delete else ". To remove them, run it again with --delete."
     result = {
         "place": place,
-        "datasets": [dataclasses.asdict(one) for one in found],
-        "is_removed": asked.delete,
+        "datasets": [dataclasses.asdict(folder) for folder in folders],
+        "is_removed": options.delete,
         "removed_bytes": n_bytes,
     }
     return text(result, lines)

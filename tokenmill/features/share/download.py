@@ -42,12 +42,12 @@ def download(folder: str, directory: Path) -> Manifest:
     listed = anywhere.list_files(folder)
     wanted = _wanted(folder, manifest, listed)
     with (
-        write_directory(directory) as made,
+        write_directory(directory) as partial,
         progress("download", sum(listed[name].n_bytes for name in wanted), "bytes") as now,
     ):
 
         def bring(name: str, ended: Event) -> None:
-            file, path = wanted[name], made / name
+            file, path = wanted[name], partial / name
             anywhere.fetch(listed[name], path, ended)
             flush(path)
             if file is not None and (wrong := wrong_file(path, file.n_bytes, file.sha256)):
@@ -56,21 +56,21 @@ def download(folder: str, directory: Path) -> Manifest:
 
         for _ in anywhere.at_once(bring, wanted):
             pass
-        tokenizer = Tokenizer.load(made / TOKENIZER)
+        tokenizer = Tokenizer.load(partial / TOKENIZER)
         if tokenizer.digest != manifest.tokenizer_digest:
             expected = manifest.tokenizer_digest
             raise _wrong(
                 f"{folder}/{TOKENIZER}", f"found the tokenizer {tokenizer.digest[:16]}…, expected {expected[:16]}…"
             )
         if not manifest.tokenizer_files:
-            tokenizer.save(made / TOKENIZER)
+            tokenizer.save(partial / TOKENIZER)
             say(
                 f"{folder}: its manifest, of an earlier tokenmill, vouches for no file beside tokenizer.json. They are left out."
             )
         if _CARD in listed:
             card = anywhere.get(f"{folder}/{_CARD}").decode(errors="replace")
-            write_dataset_card(manifest, licenses_in(card, manifest), made / TOKENS)
-        with write_atomic(made / MANIFEST) as path:
+            write_dataset_card(manifest, licenses_in(card, manifest), partial / TOKENS)
+        with write_atomic(partial / MANIFEST) as path:
             path.write_text(manifest.as_json(), encoding="utf-8")
     return manifest
 

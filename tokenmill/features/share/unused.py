@@ -51,24 +51,26 @@ def find(root: Path, place: str, keep: Sequence[str]) -> list[FoundFolder]:
         )
     named = _named(root, keep)
     folders = [f"{place}/{name}" for name in dataset_folders(place)]
-    found = [_found(folder, anywhere.list_files(folder), named) for folder in folders]
-    if any(one.state == "unnamed" for one in found) and not any(one.state == "kept" for one in found):
+    found_folders = [_found(folder, anywhere.list_files(folder), named) for folder in folders]
+    if any(folder.state == "unnamed" for folder in found_folders) and not any(
+        folder.state == "kept" for folder in found_folders
+    ):
         raise VersionsError(
             place,
-            f"no kept revision names any of its {len(found):,} datasets, so all would be removed.",
+            f"no kept revision names any of its {len(found_folders):,} datasets, so all would be removed.",
             "If it is this project's place, name a revision of a dataset with --keep, or delete the folder yourself.",
         )
-    return sorted(found, key=lambda one: (one.modified_s, one.name))
+    return sorted(found_folders, key=lambda folder: (folder.modified_s, folder.name))
 
 
-def remove(place: str, found: Iterable[FoundFolder]) -> None:
+def remove(place: str, folders: Iterable[FoundFolder]) -> None:
     """Removes the datasets in a state to remove, each one's manifest first, so that no half-removed dataset looks whole."""
-    for one in found:
-        if one.state not in REMOVED:
+    for unused in folders:
+        if unused.state not in REMOVED:
             continue
-        folder = f"{place}/{one.name}"
+        folder = f"{place}/{unused.name}"
         files = anywhere.list_files(folder)
-        if one.state == "leftover" and _found(folder, files, {}).state != "leftover":
+        if unused.state == "leftover" and _found(folder, files, {}).state != "leftover":
             continue  # its upload continued meanwhile
         anywhere.delete_folder(folder, MANIFEST)
 

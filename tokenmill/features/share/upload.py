@@ -234,8 +234,8 @@ def _record(root: Path, digest: str, url: str, md5: str) -> None:
     """Adds an upload to data/uploads.json, if it does not name it yet."""
     path = root / UPLOADS_FILE
     try:
-        found = read_json(path) if path.exists() else {}
-        entry = found.setdefault(digest, {"commit": git.commit_of(root, "HEAD"), "tokens_md5": md5, "urls": []})
+        uploads = read_json(path) if path.exists() else {}
+        entry = uploads.setdefault(digest, {"commit": git.commit_of(root, "HEAD"), "tokens_md5": md5, "urls": []})
         urls = entry["urls"]
         if url in urls:
             return
@@ -248,4 +248,4 @@ def _record(root: Path, digest: str, url: str, md5: str) -> None:
             "uploaded.",
         ) from None
     with write_atomic(path) as partial:
-        partial.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        partial.write_text(json.dumps(uploads, indent=1, sort_keys=True) + "\n", encoding="utf-8")

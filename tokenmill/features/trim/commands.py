@@ -50,10 +50,10 @@ def _path(given: str) -> Path:
     return dataset_folder(given)
 
 
-def _remap(asked: argparse.Namespace) -> Answer:
+def _remap(options: argparse.Namespace) -> Answer:
     from tokenmill.arguments import threads_or_all
     from tokenmill.features.trim.remap import lines_of, remap
 
-    found = remap(asked.dataset, asked.to, asked.directory, asked.tokenizer, threads_or_all(asked.threads))
-    result = {name: getattr(found, name) for name in found.__struct_fields__}
-    return text({"dataset": str(asked.directory / "tokens"), **result}, lines_of(found, asked.directory))
+    remapped = remap(options.dataset, options.to, options.directory, options.tokenizer, threads_or_all(options.threads))
+    result = {name: getattr(remapped, name) for name in remapped.__struct_fields__}
+    return text({"dataset": str(options.directory / "tokens"), **result}, lines_of(remapped, options.directory))

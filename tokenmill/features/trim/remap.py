@@ -139,12 +139,12 @@ def _remapped(job: _Job) -> Rounds[Remapped]:
         write_directory(job.directory / Path(TOKENS_DIRECTORY).name) as tokens,
         write_directory(job.directory / Path(TABLES_DIRECTORY).name) as tables,
     ):
-        for entry, one in zip(manifest.shards, done, strict=True):
-            link(one.folder / TOKENS_FILE, tokens / entry.name)
-        made = manifest.model_copy(update=_entries(job, tasks, done))
-        made = made.model_copy(update=(yield from _sets(job, made, done, tokens)))
-        made = made.model_copy(update={"tables": _write_tables(job, done, tables)})
-        written = write_manifest(made, tokens)
+        for entry, result in zip(manifest.shards, done, strict=True):
+            link(result.folder / TOKENS_FILE, tokens / entry.name)
+        remapped = manifest.model_copy(update=_entries(job, tasks, done))
+        remapped = remapped.model_copy(update=(yield from _sets(job, remapped, done, tokens)))
+        remapped = remapped.model_copy(update={"tables": _write_tables(job, done, tables)})
+        written = write_manifest(remapped, tokens)
         write_dataset_card(written, licenses_in(_card(job.dataset), manifest), tokens)
     quarantine = beside(job.dataset, QUARANTINE_DIRECTORY)
     if quarantine.is_dir():
@@ -152,11 +152,11 @@ def _remapped(job: _Job) -> Rounds[Remapped]:
             for name in files_in(quarantine):
                 shutil.copyfile(quarantine / name, partial / name)
     return Remapped(
-        n_documents=made.n_documents,
+        n_documents=remapped.n_documents,
         n_tokens_before=manifest.n_tokens,
-        n_tokens=made.n_tokens,
+        n_tokens=remapped.n_tokens,
         n_again=sum(result.facts.n_again for result in done),
-        tokens_digest=made.tokens_digest(),
+        tokens_digest=remapped.tokens_digest(),
     )
 
 
@@ -172,13 +172,13 @@ def _entries(job: _Job, tasks: Sequence[RemapTask], done: Sequence[Done[RemapFac
         task.entry.model_copy(
             update={
                 "unit": task.key,
-                "n_bytes": one.files[TOKENS_FILE].n_bytes,
-                "sha256": one.files[TOKENS_FILE].sha256,
-                "n_tokens": one.facts.n_tokens,
-                "tokens_sha256": one.facts.tokens_sha256,
+                "n_bytes": result.files[TOKENS_FILE].n_bytes,
+                "sha256": result.files[TOKENS_FILE].sha256,
+                "n_tokens": result.facts.n_tokens,
+                "tokens_sha256": result.facts.tokens_sha256,
             }
         )
-        for task, one in zip(tasks, done, strict=True)
+        for task, result in zip(tasks, done, strict=True)
     ]
     n_tokens_of = Counter[str]()
     names = manifest.source_names()
@@ -199,25 +199,25 @@ def _entries(job: _Job, tasks: Sequence[RemapTask], done: Sequence[Done[RemapFac
     }
 
 
-def _sets(job: _Job, made: Manifest, done: Sequence[Done[RemapFacts]], directory: Path) -> Rounds[dict[str, Any]]:
-    """Writes the file sets, which are arranged as those of the dataset, and gives the fields of the manifest. `made`: the new
+def _sets(job: _Job, remapped: Manifest, done: Sequence[Done[RemapFacts]], directory: Path) -> Rounds[dict[str, Any]]:
+    """Writes the file sets, which are arranged as those of the dataset, and gives the fields of the manifest. `remapped`: the new
     manifest without them."""
-    if made.files is None:
+    if remapped.files is None:
         return {}
-    sources = made.source_names() if made.sources else {}
-    numbers = {one.name: number for number, one in enumerate(made.sources)}
+    sources = remapped.source_names() if remapped.sources else {}
+    numbers = {result.name: number for number, result in enumerate(remapped.sources)}
     units = []
-    for (name, entry), one in zip(made.outputs(), done, strict=True):
+    for (name, entry), result in zip(remapped.outputs(), done, strict=True):
         source = sources.get(entry.rows[0].name, "")
-        digests = [one.files[file].sha256 for file in (TOKENS_FILE, UNIT_INDEX_FILE)]
-        tokens, index = (one.folder / file for file in (TOKENS_FILE, UNIT_INDEX_FILE))
+        digests = [result.files[file].sha256 for file in (TOKENS_FILE, UNIT_INDEX_FILE)]
+        tokens, index = (result.folder / file for file in (TOKENS_FILE, UNIT_INDEX_FILE))
         units.append(EncodedUnit(name, tokens, index, entry.pieces, digests, source, numbers.get(source, 0)))
-    epochs = epochs_of(made.sources, units, made.files.splits)
-    files = made.files.model_copy(update={"epochs": epochs, "pad_id": job.remapping.new_id(made.files.pad_id)})
-    formats = list(dict.fromkeys(file_set.format for file_set in made.sets if file_set.format != INDEX_FORMAT.name))
-    documents = documents_shape(job.new, made.begin_of_document_id, made.end_of_document_id, made.has_ids)
+    epochs = epochs_of(remapped.sources, units, remapped.files.splits)
+    files = remapped.files.model_copy(update={"epochs": epochs, "pad_id": job.remapping.new_id(remapped.files.pad_id)})
+    formats = list(dict.fromkeys(file_set.format for file_set in remapped.sets if file_set.format != INDEX_FORMAT.name))
+    documents = documents_shape(job.new, remapped.begin_of_document_id, remapped.end_of_document_id, remapped.has_ids)
     run = SetsRun("remap", job.threads, lambda key: job.store.find(key, SetFacts) is not None, job.store.remove)
-    written = yield from write_sets(run, formats, units, files, documents, made.tokens_digest(), directory)
+    written = yield from write_sets(run, formats, units, files, documents, remapped.tokens_digest(), directory)
     return {**written._asdict(), "files": files, "blends": write_blends(written.sets, directory)}
 
 
@@ -238,10 +238,10 @@ def _write_tables(job: _Job, done: Sequence[Done[RemapFacts]], directory: Path) 
     return table_entries(directory)
 
 
-def lines_of(found: Remapped, directory: Path) -> list[str]:
+def lines_of(remapped: Remapped, directory: Path) -> list[str]:
     """What was made, for people."""
-    again = found.n_again / max(found.n_tokens_before, 1)
+    again = remapped.n_again / max(remapped.n_tokens_before, 1)
     return [
-        f"{directory}: {found.n_documents:,} documents, {found.n_tokens:,} tokens instead of {found.n_tokens_before:,}",
-        f"  {found.n_again:,} of the old tokens ({again:.2%}) were decoded and encoded again",
+        f"{directory}: {remapped.n_documents:,} documents, {remapped.n_tokens:,} tokens instead of {remapped.n_tokens_before:,}",
+        f"  {remapped.n_again:,} of the old tokens ({again:.2%}) were decoded and encoded again",
     ]

@@ -64,14 +64,14 @@ class RemapTask(Task[RemapFacts], frozen=True, kw_only=True):
         counts, digest, lengths, n_again = TokenCounts(self.id_max), TokensDigest(), [np.empty(0, np.int64)], 0
         with write_tokens(folder / TOKENS_FILE, shape) as write:
             for batch in read_tokens(self.old):
-                found = self.remapping(batch["input_ids"])
-                counts.add(found.ids.values)
-                columns = [batch["id"], found.ids.cast(shape.field("input_ids").type), batch["n_bytes"]]
-                made = pa.RecordBatch.from_arrays(columns, schema=shape)
-                write(made)
-                digest.add(made)
-                lengths.append(pc.list_value_length(made["input_ids"]).to_numpy().astype(np.int64))
-                n_again += found.n_again
+                remapped = self.remapping(batch["input_ids"])
+                counts.add(remapped.ids.values)
+                columns = [batch["id"], remapped.ids.cast(shape.field("input_ids").type), batch["n_bytes"]]
+                new_batch = pa.RecordBatch.from_arrays(columns, schema=shape)
+                write(new_batch)
+                digest.add(new_batch)
+                lengths.append(pc.list_value_length(new_batch["input_ids"]).to_numpy().astype(np.int64))
+                n_again += remapped.n_again
         counts.write(folder / UNIT_COUNTS_FILE)
         unit_of_index(
             with_column(index, "n_tokens", np.concatenate(lengths)), folder / UNIT_INDEX_FILE, self.entry.pieces

@@ -37,12 +37,12 @@ class Answering:
         self._process: subprocess.Popen[str] | None = None
         self._start()
 
-    def ask(self, name: str, asked: dict[str, str]) -> tuple[int, Any]:
+    def ask(self, name: str, question: dict[str, str]) -> tuple[int, Any]:
         """The status and the answer to a question. A process that takes too long is ended, and the next question starts another."""
         try:
             if self._process is None:
                 self._start()
-            status, answer = self._told([name, asked])
+            status, answer = self._told([name, question])
         except EOFError as ended:
             return 503, {"error": f"{ended} Run `tokenmill verify`, which finds damaged files."}
         return status, answer
@@ -109,12 +109,12 @@ def main() -> None:
         return
     _put(answers, {})
     for line in sys.stdin:
-        name, asked = json.loads(line)
+        name, question = json.loads(line)
         signal.setitimer(signal.ITIMER_REAL, seconds_max)
         status: int
         answer: Any
         try:
-            status, answer = 200, getattr(view, name)(Asked(asked))
+            status, answer = 200, getattr(view, name)(Asked(question))
         except (TokenmillError, OSError, ValueError) as error:
             status, answer = 400, {"error": as_shown(str(error).split("\n"))}
         _put(answers, [status, answer])

@@ -59,13 +59,13 @@ class ArrangedItems:
     def __init__(self, manifest: Manifest, files: Files, index: DocumentIndex) -> None:
         self._manifest, self._files = manifest, files
         names = manifest.source_names() if manifest.sources else {}
-        firsts = [*accumulate((one.n_documents for _, one in manifest.outputs()), initial=0)]
+        firsts = [*accumulate((shard.n_documents for _, shard in manifest.outputs()), initial=0)]
         self._units: list[EncodedUnit] = []
         self._rows: dict[str, range] = {}
-        for (name, one), first in zip(manifest.outputs(), firsts, strict=False):
-            rows = self._rows[name] = range(first, first + one.n_documents)
-            read, source = partial(index.columns, rows), names.get(one.rows[0].name, "")
-            self._units.append(EncodedUnit(name, Path(one.name), read, one.pieces, source=source))
+        for (name, shard), first in zip(manifest.outputs(), firsts, strict=False):
+            rows = self._rows[name] = range(first, first + shard.n_documents)
+            read, source = partial(index.columns, rows), names.get(shard.rows[0].name, "")
+            self._units.append(EncodedUnit(name, Path(shard.name), read, shard.pieces, source=source))
         self._items_of_part = lru_cache(_PARTS_HELD_MAX)(self._read_part)
         self._firsts: dict[tuple[str | None, str | None], list[int]] = {}  # equal in all epochs
 

@@ -49,26 +49,26 @@ def add_commands(commands: "Commands") -> None:
     view.set_defaults(run=_view)
 
 
-def _locate(asked: argparse.Namespace) -> Answer:
+def _locate(options: argparse.Namespace) -> Answer:
     from tokenmill.features.view.locate import lines_of, locate_digest, locate_id, locate_token
 
-    dataset = Path(dataset_of(asked))
-    if asked.token is not None:
-        found = locate_token(dataset, asked.token, asked.tokenizer)
-    elif asked.id is not None:
-        found = locate_id(dataset, asked.id)
+    dataset = Path(dataset_of(options))
+    if options.token is not None:
+        located = locate_token(dataset, options.token, options.tokenizer)
+    elif options.id is not None:
+        located = locate_id(dataset, options.id)
     else:
-        found = locate_digest(dataset, asked.digest)
-    return text(found.as_json(), lines_of(found), EXIT_DONE if found.n_found else EXIT_NO)
+        located = locate_digest(dataset, options.digest)
+    return text(located.as_json(), lines_of(located), EXIT_DONE if located.n_found else EXIT_NO)
 
 
-def _view(asked: argparse.Namespace) -> Answer:
+def _view(options: argparse.Namespace) -> Answer:
     from tokenmill.features.view.answering import Answering
     from tokenmill.features.view.server import ViewServer
 
-    dataset = Path(dataset_of(asked))
-    with ViewServer(Answering(dataset, asked.tokenizer, asked.other), asked.port) as server:
-        if getattr(asked, "json", False):
+    dataset = Path(dataset_of(options))
+    with ViewServer(Answering(dataset, options.tokenizer, options.other), options.port) as server:
+        if getattr(options, "json", False):
             print_result("view", {"url": server.url})
         else:
             print(server.url, flush=True)

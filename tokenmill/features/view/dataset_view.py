@@ -104,12 +104,12 @@ class DatasetView:
             "sources": [{"name": as_shown(name), "first": first} for name, first in sources.items()],
         }
 
-    def items(self, asked: Asked) -> dict[str, Any]:
+    def items(self, question: Asked) -> dict[str, Any]:
         """A page of a list: the number, id, split, source, length and beginning of each item from the number `start` on, and the
         number of the next page; null at the end. With `turns: each`, also which messages of its conversation an item has. `order`:
         that of the numbers, or shortest or longest first."""
-        shown, items = self._set(asked)
-        numbers, go_on = self._page(asked, shown, items)
+        shown, items = self._set(question)
+        numbers, go_on = self._page(question, shown, items)
         has_samples = self._manifest.chat is not None and self._manifest.chat.turns == "each"
         lists = (items.take(np.array([i]))[0] for i in numbers)  # one at a time, because the longest may be large
         rows = []
@@ -124,18 +124,22 @@ class DatasetView:
             rows.append({"i": i, "head": head, "around": [(beginning or "") + "…" * is_cut]})
         return {"rows": rows, "next": go_on}
 
-    def _page(self, asked: Asked, shown: ItemSet, items: Any) -> tuple[Sequence[int], int | None]:
+    def _page(self, question: Asked, shown: ItemSet, items: Any) -> tuple[Sequence[int], int | None]:
         """The numbers of the items of a page of a list, and the first one of the next page."""
-        start = asked.number("start", shown.n_items + 1)
-        if not asked.get("order"):
+        start = question.number("start", shown.n_items + 1)
+        if not question.get("order"):
             numbers = range(start, min(start + _ROWS_MAX, shown.n_items))
             return numbers, numbers.stop if numbers.stop < shown.n_items else None
         lengths = self._lengths(shown)
-        if lengths is None or asked["order"] not in ("shortest", "longest"):
+        if lengths is None or question["order"] not in ("shortest", "longest"):
             raise ParamsError("order", "expected shortest or longest, and a dataset that has its document index.")
-        first = (start, len(items.take(np.array([start]))[0])) if "start" in asked and start < shown.n_items else None
-        found = first_by_length(lengths(), asked["order"] == "longest", _ROWS_MAX + 1, first)
-        return found[:_ROWS_MAX], found[_ROWS_MAX] if len(found) > _ROWS_MAX else None
+        first = (
+            (start, len(items.take(np.array([start]))[0])) if "start" in question and start < shown.n_items else None
+        )
+        numbers_by_length = first_by_length(lengths(), question["order"] == "longest", _ROWS_MAX + 1, first)
+        return numbers_by_length[:_ROWS_MAX], numbers_by_length[_ROWS_MAX] if len(
+            numbers_by_length
+        ) > _ROWS_MAX else None
 
     def _lengths(self, shown: ItemSet) -> Callable[[], Lengths] | None:
         """What gives the lengths of the items of a set; None if nothing does."""
@@ -143,12 +147,12 @@ class DatasetView:
             return None if self._index is None else self._index.lengths
         return None if self._arranged is None else partial(self._arranged.lengths, shown.key)
 
-    def item(self, asked: Asked) -> dict[str, Any]:
+    def item(self, question: Asked) -> dict[str, Any]:
         """One item: facts, and `n` of its tokens (2,000 by default) from the position `at` on. `starts`: the positions where
         documents begin, and `n_before` how many begin before `at`. `learned`: 1 for each token that the loss counts; null if it
         counts all."""
-        shown, items = self._set(asked)
-        i = asked.number("i", shown.n_items)
+        shown, items = self._set(question)
+        i = question.number("i", shown.n_items)
         [ids] = items.take(np.array([i]))
         [facts] = self._facts(shown, [i])
         if isinstance(items, Documents):
@@ -156,42 +160,42 @@ class DatasetView:
         else:
             starts, learned = items.starts(i), items.labels(i) != NO_LABEL
             facts |= {"n_tokens": len(ids), "n_documents": len(starts)}
-        at = asked.number("at", len(ids) + 1)
-        part = ids[at : at + (asked.number("n", _TOKENS_MAX + 1) or _TOKENS_N)]
+        position = question.number("at", len(ids) + 1)
+        part = ids[position : position + (question.number("n", _TOKENS_MAX + 1) or _TOKENS_N)]
         return {
             "i": i,
-            "at": at,
+            "at": position,
             "n_tokens": len(ids),
             "first_token": facts.get("first_token"),
             "facts": {name: as_shown(str(value)) for name, value in facts.items() if value not in (None, "")},
-            "starts": [k - at for k in starts.tolist() if at <= k < at + len(part)],
-            "n_before": int((starts < at).sum()),
-            "learned": None if learned.all() else learned[at : at + len(part)].astype(int).tolist(),
+            "starts": [k - position for k in starts.tolist() if position <= k < position + len(part)],
+            "n_before": int((starts < position).sum()),
+            "learned": None if learned.all() else learned[position : position + len(part)].astype(int).tolist(),
             "text": self._vocabulary.text(part),
             **self._vocabulary.tokens(part.tolist()),
         }
 
-    def links(self, asked: Asked) -> dict[str, Any]:
+    def links(self, question: Asked) -> dict[str, Any]:
         """For a document, the items of file sets that hold it; for an item of a file set, its documents from the position `at` on:
         the set and the number of each, and which document it is of the item. `position`, `start`: where its `n_tokens` begin in the
         item and in the document. `n_left_out`: links that are too many for an answer."""
-        number = asked.number("set", len(self._sets))
-        i, at = asked.number("i", self._sets[number].n_items), asked.number("at", 1 << 62)
+        number = question.number("set", len(self._sets))
+        i, position = question.number("i", self._sets[number].n_items), question.number("at", 1 << 62)
         if self._arranged is None:
             raise ParamsError("links", "expected a dataset that has file sets and its document index.")
-        found, n_left_out = links_of(self._dataset, self._sets, self._arranged, number, i, at)
+        links, n_left_out = links_of(self._dataset, self._sets, self._arranged, number, i, position)
         rows = []
-        for of_set, piece, n_of_document in found:
+        for of_set, piece, n_of_document in links:
             [facts] = self._facts(self._sets[0], [piece.document])
             known = {"id": as_shown(str(facts["id"])), "n_of_document": n_of_document}
             target = {"set": of_set, "i": piece.item} if number == 0 else {"set": 0, "i": piece.document}
             rows.append({**piece._asdict(), **known, **target})
         return {"rows": rows, "n_left_out": n_left_out}
 
-    def search(self, asked: Asked) -> dict[str, Any]:
+    def search(self, question: Asked) -> dict[str, Any]:
         """Some hits from the item number `start` on, and the number at which a further search goes on; null at the end."""
-        shown, items = self._set(asked)
-        kind, wanted, start = asked.get("by", ""), asked.get("q", ""), asked.number("start", shown.n_items + 1)
+        shown, items = self._set(question)
+        kind, wanted, start = question.get("by", ""), question.get("q", ""), question.number("start", shown.n_items + 1)
         if not wanted:
             raise ParamsError("search", "expected something to look for; found nothing.")
         if kind == "id":
@@ -199,11 +203,11 @@ class DatasetView:
                 raise ParamsError(
                     "search", "an id can be searched only among all documents of a dataset that has its document index."
                 )
-            found, go_on = self._index.with_id(wanted, start)
-            if len(found) > _ROWS_MAX:
-                found, go_on = found[:_ROWS_MAX], found[_ROWS_MAX]
+            documents, go_on = self._index.with_id(wanted, start)
+            if len(documents) > _ROWS_MAX:
+                documents, go_on = documents[:_ROWS_MAX], documents[_ROWS_MAX]
             return {
-                "rows": [{"i": i, "position": 0, "around": ["", as_shown(wanted), ""]} for i in found],
+                "rows": [{"i": i, "position": 0, "around": ["", as_shown(wanted), ""]} for i in documents],
                 "next": go_on,
             }
         find = finder(self._vocabulary, kind, wanted)
@@ -217,39 +221,39 @@ class DatasetView:
             start = numbers.stop
         return {"rows": hits, "next": start if start < shown.n_items else None}
 
-    def vocabulary(self, asked: Asked) -> dict[str, Any]:
+    def vocabulary(self, question: Asked) -> dict[str, Any]:
         """A page of the vocabulary from the row `start` on: all tokens, or those with the text or the id `q`; in the order of ids,
         or with `order=count` the most frequent first."""
-        tokens, counts, wanted = self._vocabulary.bytes, self._vocabulary.counts, asked.get("q", "")
+        tokens, counts, wanted = self._vocabulary.bytes, self._vocabulary.counts, question.get("q", "")
         if not tokens:
             raise ParamsError("vocabulary", "expected the dataset's tokenizer or its tables beside it; found neither.")
-        found = sorted(id for id, raw in tokens.items() if wanted.encode() in raw or wanted == str(id))
-        if asked.get("order") == "count":
-            found.sort(key=lambda id: -counts.get(id, 0))
-        start = asked.number("start", len(found) + 1)
-        page = found[start : start + _ROWS_MAX]
-        go_on = start + len(page) if start + len(page) < len(found) else None
+        ids = sorted(id for id, raw in tokens.items() if wanted.encode() in raw or wanted == str(id))
+        if question.get("order") == "count":
+            ids.sort(key=lambda id: -counts.get(id, 0))
+        start = question.number("start", len(ids) + 1)
+        page = ids[start : start + _ROWS_MAX]
+        go_on = start + len(page) if start + len(page) < len(ids) else None
         return {
-            "n": len(found),
+            "n": len(ids),
             "next": go_on,
             "counts": [counts.get(i) for i in page],
             **self._vocabulary.tokens(page),
         }
 
-    def encode(self, asked: Asked) -> dict[str, Any]:
+    def encode(self, question: Asked) -> dict[str, Any]:
         """The tokens of a text by each tokenizer, or its error. With `special=allow`, texts of special tokens become their ids."""
-        text = asked.get("text", "")
+        text = question.get("text", "")
         if len(text) > _TEXT_CHARACTERS_MAX:
             raise ParamsError("text", f"expected up to {_TEXT_CHARACTERS_MAX:,} characters; found {len(text):,}.")
-        found: list[dict[str, Any]] = []
+        results: list[dict[str, Any]] = []
         for name, vocabulary in self._compared.items():
             assert vocabulary.tokenizer is not None
             try:
-                ids = vocabulary.tokenizer.encode(text, "allow" if asked.get("special") == "allow" else "as_text")
-                found.append({"name": as_shown(name), **vocabulary.tokens(ids)})
+                ids = vocabulary.tokenizer.encode(text, "allow" if question.get("special") == "allow" else "as_text")
+                results.append({"name": as_shown(name), **vocabulary.tokens(ids)})
             except TokenmillError as error:
-                found.append({"name": as_shown(name), "error": as_shown(error.lines)})
-        return {"n_bytes": len(text.encode()), "by": found}
+                results.append({"name": as_shown(name), "error": as_shown(error.lines)})
+        return {"n_bytes": len(text.encode()), "by": results}
 
     def _facts(self, shown: ItemSet, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """What is known of each of these items."""

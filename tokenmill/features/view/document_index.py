@@ -45,7 +45,7 @@ class DocumentIndex:
 
     def columns(self, numbers: range, names: Sequence[str] | None = None) -> pa.Table:
         """The index of these documents: all columns, or those of `names` that it has."""
-        found = [self._file.schema_arrow.empty_table().select(self._names(names))]
+        tables = [self._file.schema_arrow.empty_table().select(self._names(names))]
         first = numbers.start
         while first < numbers.stop:
             group = bisect_right(self._firsts, first) - 1
@@ -56,9 +56,9 @@ class DocumentIndex:
                     f"row group {group} has fewer rows than its footer says.",
                     "Copy the tables of this dataset beside it, or run `tokenmill build`.",
                 )
-            found.append(rows)
+            tables.append(rows)
             first += len(rows)
-        return pa.concat_tables(found)
+        return pa.concat_tables(tables)
 
     def lengths(self) -> Iterator[tuple[Longs, Longs]]:
         """The numbers of the documents, and their numbers of tokens, a row group at a time."""
@@ -69,17 +69,17 @@ class DocumentIndex:
     def with_id(self, id: str, first: int) -> tuple[list[int], int | None]:
         """The numbers of the documents with this id from the document number `first` on, and the number at which a further search
         goes on; None at the end."""
-        found: list[int] = []
+        documents: list[int] = []
         for group in range(max(bisect_right(self._firsts, first) - 1, 0), len(self._firsts)):
             start = self._firsts[group]
             if start > first + _SCAN_ROWS_MAX:
-                return found, start
+                return documents, start
             ids = self._group(group, ("id",))["id"]
             is_row = pa.types.is_integer(ids.type)
             value = (int(id) if id.isdecimal() and len(id) < 19 else -1) if is_row else id
             places = pc.indices_nonzero(pc.equal(ids, value)).to_pylist()
-            found += [start + k for k in places if start + k >= first]
-        return found, None
+            documents += [start + k for k in places if start + k >= first]
+        return documents, None
 
     def _names(self, names: Sequence[str] | None) -> tuple[str, ...]:
         return tuple(name for name in self._file.schema_arrow.names if names is None or name in names)

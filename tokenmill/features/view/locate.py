@@ -92,14 +92,14 @@ def locate_token(dataset: Path, position: int, tokenizer: Path | None) -> Locate
     """
     if position < 0:
         raise ParamsError("--token", f"found {position}; allowed: 0 or more.")
-    asked = f"token {position:,}"
+    wanted = f"token {position:,}"
     with _index(dataset) as index:
         manifest = read_manifest(dataset)
         n_tokens = manifest.n_tokens
         group = _last_group(index, position) if position < n_tokens else None
         if group is None:
             there = f"has the tokens 0 to {n_tokens - 1:,}" if n_tokens else "has no tokens"
-            return Located(dataset, asked, 0, [], None, f"{asked} is not in {dataset}, which {there}.")
+            return Located(dataset, wanted, 0, [], None, f"{wanted} is not in {dataset}, which {there}.")
         rows = index.read_row_group(group)
         i = pc.sum(pc.less_equal(rows["first_token"], position)).as_py() - 1
         document = _document(rows, i, _row_in_file(index, group, rows, i))
@@ -107,7 +107,7 @@ def locate_token(dataset: Path, position: int, tokenizer: Path | None) -> Locate
         if shard.name == document.file:
             check_counts(dataset / shard.name, shard.n_documents, shard.n_tokens)
     loaded = own_tokenizer(dataset, tokenizer, manifest.tokenizer_digest)
-    return Located(dataset, asked, 1, [document], _token(dataset, document, position, loaded), "")
+    return Located(dataset, wanted, 1, [document], _token(dataset, document, position, loaded), "")
 
 
 def locate_id(dataset: Path, id: str) -> Located:
@@ -135,14 +135,14 @@ def locate_digest(dataset: Path, digest: str) -> Located:
         )
 
     def matches(digests: pa.ChunkedArray) -> pa.ChunkedArray:
-        found = pc.starts_with(digests.cast(pa.binary()), pattern=bytes.fromhex(wanted[: len(wanted) // 2 * 2]))
+        is_match = pc.starts_with(digests.cast(pa.binary()), pattern=bytes.fromhex(wanted[: len(wanted) // 2 * 2]))
         if len(wanted) % 2:  # half a byte is left
             longer = [
-                is_near and one.as_py().hex().startswith(wanted)
-                for is_near, one in zip(found.to_pylist(), digests, strict=True)
+                is_near and sha256.as_py().hex().startswith(wanted)
+                for is_near, sha256 in zip(is_match.to_pylist(), digests, strict=True)
             ]
-            found = pa.chunked_array([pa.array(longer, pa.bool_())])
-        return found
+            is_match = pa.chunked_array([pa.array(longer, pa.bool_())])
+        return is_match
 
     with _index(dataset) as index:
         return _located(dataset, index, "sha256", matches, f"a text with the digest {wanted}", "")
@@ -154,29 +154,29 @@ def _located(
     column: str,
     matches: Callable[[pa.ChunkedArray], pa.ChunkedArray],
     asked: str,
-    more: str,
+    hint: str,
 ) -> Located:
     """The documents whose value in the column matches. Row groups are read one by one."""
     documents: list[LocatedDocument] = []
-    n_found = at = start = 0
+    n_found = n_rows = start = 0
     last = ""
     for group in range(index.num_row_groups):
         table = index.read_row_group(group, columns=[column, "file"])
         first_of = dict(_first_rows(table["file"]))
-        found = pc.indices_nonzero(matches(table[column])).to_pylist()
-        n_found += len(found)
-        if shown := found[: N_LISTED_MAX - len(documents)]:
+        matching_rows = pc.indices_nonzero(matches(table[column])).to_pylist()
+        n_found += len(matching_rows)
+        if shown := matching_rows[: N_LISTED_MAX - len(documents)]:
             rows = index.read_row_group(group)
             for i in shown:
                 file = rows["file"][i].as_py()
-                begin = start if file == last else at + first_of[file]
-                documents.append(_document(rows, i, at + i - begin))
+                begin = start if file == last else n_rows + first_of[file]
+                documents.append(_document(rows, i, n_rows + i - begin))
         if len(table):
             name = table["file"][-1].as_py()
             if name != last:
-                last, start = name, at + first_of[name]
-        at += len(table)
-    return Located(dataset, asked, n_found, documents, None, f"no document of {dataset} has {asked}{more}.")
+                last, start = name, n_rows + first_of[name]
+        n_rows += len(table)
+    return Located(dataset, asked, n_found, documents, None, f"no document of {dataset} has {asked}{hint}.")
 
 
 def _first_rows(files: pa.ChunkedArray) -> Iterator[tuple[str, int]]:
@@ -215,34 +215,34 @@ def _document(rows: pa.Table, i: int, row_in_file: int) -> LocatedDocument:
 
 def _token(dataset: Path, document: LocatedDocument, position: int, tokenizer: Tokenizer) -> LocatedToken:
     ids, mask = _ids_of(dataset / document.file, document.row_in_file)
-    at = position - document.first_token
-    if len(ids) != document.n_tokens or at >= len(ids):
+    position_in_document = position - document.first_token
+    if len(ids) != document.n_tokens or position_in_document >= len(ids):
         raise ValidationError(
             f"{document.file}: row {document.row_in_file}",
             f"holds {len(ids):,} tokens; the document index says {document.n_tokens:,}.",
             "`tokenmill verify` says what is wrong.",
         )
 
-    def decoded(some: list[int]) -> bytes:
+    def decoded(ids: list[int]) -> bytes:
         try:
-            return tokenizer.decode_bytes(some)
+            return tokenizer.decode_bytes(ids)
         except TokenizerError as error:
             raise ValidationError(*error.inside(f"{document.file}: row {document.row_in_file}")) from None
 
-    def text(some: list[int]) -> str:
-        return decoded(some).decode(errors="replace")
+    def text(ids: list[int]) -> str:
+        return decoded(ids).decode(errors="replace")
 
     return LocatedToken(
         position=position,
-        position_in_document=at,
-        trained=None if mask is None else bool(mask[at]),
-        begins=at == 0,
-        ends=at == len(ids) - 1,
-        id=ids[at],
-        bytes=decoded([ids[at]]).hex(),
-        before=text(ids[max(0, at - _N_AROUND) : at]),
-        text=text([ids[at]]),
-        after=text(ids[at + 1 : at + 1 + _N_AROUND]),
+        position_in_document=position_in_document,
+        trained=None if mask is None else bool(mask[position_in_document]),
+        begins=position_in_document == 0,
+        ends=position_in_document == len(ids) - 1,
+        id=ids[position_in_document],
+        bytes=decoded([ids[position_in_document]]).hex(),
+        before=text(ids[max(0, position_in_document - _N_AROUND) : position_in_document]),
+        text=text([ids[position_in_document]]),
+        after=text(ids[position_in_document + 1 : position_in_document + 1 + _N_AROUND]),
     )
 
 
@@ -282,22 +282,22 @@ def reading(path: Path) -> Iterator[None]:
         raise ValidationError(path, f"cannot be read: {error}.", "`tokenmill verify` says what is wrong.") from None
 
 
-def lines_of(found: Located) -> Iterator[str]:
+def lines_of(located: Located) -> Iterator[str]:
     """The result as lines for a terminal."""
-    if not found.documents:
-        yield found.why_none
+    if not located.documents:
+        yield located.why_none
         return
-    if found.token is not None:
-        yield from _lines_of_token(found.token, found.documents[0])
+    if located.token is not None:
+        yield from _lines_of_token(located.token, located.documents[0])
         return
-    yield f"{found.dataset}: {found.asked}: {found.n_found:,} document{'s' if found.n_found > 1 else ''}"
-    for document in found.documents:
+    yield f"{located.dataset}: {located.asked}: {located.n_found:,} document{'s' if located.n_found > 1 else ''}"
+    for document in located.documents:
         yield (
             f"  {document.id}: {document.file}, row {document.row_in_file:,}: {document.n_tokens:,} tokens "
             f"from token {document.first_token:,} on; from {document.shard}, row {document.row:,}"
             + ("" if document.n_messages is None else f", {document.n_messages:,} messages")
         )
-    if more := found.n_found - len(found.documents):
+    if more := located.n_found - len(located.documents):
         yield f"  and {more:,} more"
 
 

@@ -55,15 +55,21 @@ def _with_token(vocabulary: Vocabulary, lists: list[Ids], first: int, wanted: li
     for k, ids in enumerate(lists):
         places = np.flatnonzero(np.isin(ids, wanted))
         if len(places):
-            at = int(places[0])
-            around = ids[max(0, at - _N_AROUND) : at], ids[at : at + 1], ids[at + 1 : at + 1 + _N_AROUND]
+            token_position = int(places[0])
+            around = (
+                ids[max(0, token_position - _N_AROUND) : token_position],
+                ids[token_position : token_position + 1],
+                ids[token_position + 1 : token_position + 1 + _N_AROUND],
+            )
             texts = ["".join(map(vocabulary.shown, part.tolist())) for part in around]
-            is_cut = at > _N_AROUND, len(ids) > at + 1 + _N_AROUND
-            yield _hit(first + k, at, f" and {len(places) - 1:,} more" if len(places) > 1 else "", texts, is_cut)
+            is_cut = token_position > _N_AROUND, len(ids) > token_position + 1 + _N_AROUND
+            yield _hit(
+                first + k, token_position, f" and {len(places) - 1:,} more" if len(places) > 1 else "", texts, is_cut
+            )
 
 
-def _hit(i: int, position: int, more: str, around: list[str], is_cut: tuple[bool, bool]) -> dict[str, Any]:
+def _hit(i: int, position: int, further_hits: str, around: list[str], is_cut: tuple[bool, bool]) -> dict[str, Any]:
     """`is_cut`: whether the item has more before and behind the texts `around`."""
     before, match, behind = around
     texts = ["…" * is_cut[0] + before, match, behind + "…" * is_cut[1]]
-    return {"i": i, "head": f"{i:,} · token {position:,}{more}", "position": position, "around": texts}
+    return {"i": i, "head": f"{i:,} · token {position:,}{further_hits}", "position": position, "around": texts}

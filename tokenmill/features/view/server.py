@@ -89,13 +89,13 @@ class ViewServer(ThreadingHTTPServer):
         if name.removeprefix("api/") not in _ANSWERS or not name.startswith("api/"):
             return _NOTHING
         try:
-            asked = dict(parse_qsl(address.query, keep_blank_values=True))
+            question = dict(parse_qsl(address.query, keep_blank_values=True))
         except ValueError as error:
             return _json(400, {"error": str(error)})
         if not self._lock.acquire(timeout=self._answering.seconds_max):
             return _json(503, {"error": "earlier questions are still being answered. Try again."})
         try:
-            return _json(*self._answering.ask(name.removeprefix("api/"), asked))
+            return _json(*self._answering.ask(name.removeprefix("api/"), question))
         finally:
             self._lock.release()
 

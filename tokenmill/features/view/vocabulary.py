@@ -37,11 +37,11 @@ class Vocabulary:
     def tokens(self, ids: list[int]) -> dict[str, Any]:
         """`ids`, and in `tokens`, once for each of them: what is shown, with a line break behind each newline, its bytes in hex
         (null if they are not known), and whether it is special."""
-        found = {}
+        entries = {}
         for id in dict.fromkeys(ids):
             raw = self.bytes.get(id)
-            found[id] = [self.shown(id, r"\n" + "\n"), None if raw is None else raw.hex(), id in self._special]
-        return {"ids": ids, "tokens": found}
+            entries[id] = [self.shown(id, r"\n" + "\n"), None if raw is None else raw.hex(), id in self._special]
+        return {"ids": ids, "tokens": entries}
 
     def shown(self, id: int, newline: str = r"\n") -> str:
         """The text of a token, with escapes for what cannot be shown; its id if its bytes are not known."""

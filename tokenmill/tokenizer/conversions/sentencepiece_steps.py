@@ -214,7 +214,7 @@ def _pieces_by_pair(hidden: Iterable[str], usable: Iterable[str]) -> dict[str, l
 
 
 def _lies_across(piece: str, place: int, text: str, i: int) -> bool:
-    """Whether a piece, put with its place `at` on the place `i` of a text, agrees with the text where both are."""
+    """Whether a piece, put with its place `place` on the place `i` of a text, agrees with the text where both are."""
     if piece == text:
         return False
     n_left, n_right = min(place, i), min(len(piece) - place, len(text) - i)
