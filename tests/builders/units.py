@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tokenmill.config.source_params import Source
 from tokenmill.config.sources import DocumentSource
-from tokenmill.corpus.drop import DropList
+from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.shards import Shard
@@ -23,7 +23,7 @@ def unit_of(folder: Path, files: dict[str, bytes]) -> Unit:
     return Unit("unit", "unit", tuple(pieces))
 
 
-def documents_of(unit: Unit, drops: DropList, limits: Limits = LIMITS, on_bad: str = "quarantine") -> GoodDocuments:
-    """The documents of a unit without those that `drops` names."""
+def documents_of(unit: Unit, filters: Filters, limits: Limits = LIMITS, on_bad: str = "quarantine") -> GoodDocuments:
+    """The documents of a unit without those that filters leave out."""
     source = Source.model_construct(on_bad_document=on_bad, on_bad_shard="fail")
-    return GoodDocuments(unit, source, limits, lambda _bytes, _tokens: None, drops.finder)
+    return GoodDocuments(unit, source, limits, lambda _bytes, _tokens: None, filters)

@@ -161,7 +161,7 @@ def check_alone(folder: Path, entry: OutputShard) -> Any:
     judge = replace(JUDGE, has_source=False, chat=None)
     made = folder / "made"
     made.mkdir(exist_ok=True)
-    rules = DocumentRules(Source.model_construct(), UNBOUNDED, None)
+    rules = DocumentRules(Source.model_construct(), UNBOUNDED, {})
     file = DocumentsFile(entry, folder / "c.parquet", None, rules, judge, {0}, None, None)
     return check_file(file, lambda _bytes, _tokens: None, made)
 

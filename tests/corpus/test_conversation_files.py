@@ -525,10 +525,11 @@ def test_dropped_conversations_are_known_by_the_digest_of_their_json(tmp_path: P
     (tmp_path / "a.jsonl").write_bytes(lines(ROWS))
     wanted = text_digests(pa.array([expected_of(ROWS)[1][1]], pa.large_string()))[0]
 
-    def drop(row: int, texts: Any, ids: Any) -> Any:
-        return pc.if_else(pc.equal(text_digests(texts), wanted), None, texts)
+    def leave_out(batch: Batch) -> list[int]:
+        found: list[int] = pc.indices_nonzero(pc.equal(text_digests(batch.digested), wanted)).to_pylist()
+        return found
 
-    batches = read(tmp_path / "a.jsonl", drop=drop)
+    batches = read(tmp_path / "a.jsonl", leave_out=leave_out)
     assert [one[0] for one in found_in(batches)] == ["a", "c"]
     assert batches[0].rows().to_pylist() == [0, 2]
 

@@ -32,7 +32,7 @@ def rows_of(batches: list[Batch]) -> list[tuple[int, int, str, str]]:
 
 
 def test_a_batch_spans_files_and_knows_the_file_of_each_document(tmp_path: Path) -> None:
-    documents = documents_of(unit_of(tmp_path, FILES), DropList([]))
+    documents = documents_of(unit_of(tmp_path, FILES), {})
     (batch,) = documents
     assert rows_of([batch]) == [
         (0, 0, "0", "one"),
@@ -52,17 +52,16 @@ def test_a_batch_spans_files_and_knows_the_file_of_each_document(tmp_path: Path)
 
 def test_with_a_list_to_leave_out_the_other_documents_are_the_same(tmp_path: Path) -> None:
     unit = unit_of(tmp_path, FILES)
-    documents = documents_of(
-        unit, DropList([DropLine("line 2", "y", None, "asked"), DropLine("line 3", "z", None, "asked")])
-    )
+    lines = [DropLine("line 2", "y", None, "asked"), DropLine("line 3", "z", None, "asked")]
+    documents = documents_of(unit, {"drop": DropList(lines)})
     found = rows_of(list(documents))
-    assert found == [one for one in rows_of(list(documents_of(unit, DropList([])))) if one[2] != "y"]
+    assert found == [one for one in rows_of(list(documents_of(unit, {}))) if one[2] != "y"]
     assert [(one.piece, one.row, one.id) for one in documents.dropped] == [(1, 1, "y")]
 
 
 def test_batches_have_about_a_megabyte_however_small_the_files_are(tmp_path: Path) -> None:
     files = {f"{i:03}.txt": b"%03d" % i * 10_000 for i in range(100)}
-    batches = list(documents_of(unit_of(tmp_path, files), DropList([]), Limits(None, None)))
+    batches = list(documents_of(unit_of(tmp_path, files), {}, Limits(None, None)))
     assert [text for one in batches for text in one.texts.to_pylist()] == [
         content.decode() for content in files.values()
     ]
@@ -80,5 +79,5 @@ def test_batches_have_about_a_megabyte_however_small_the_files_are(tmp_path: Pat
 def test_what_is_wrong_with_a_small_file_is_said_as_of_any_other(tmp_path: Path, content: bytes, what: str) -> None:
     unit = unit_of(tmp_path, {"a.txt": b"one", "f.txt": content})
     with pytest.raises(CorpusError, match=r"^f\.txt") as raised:
-        list(documents_of(unit, DropList([]), on_bad="fail"))
+        list(documents_of(unit, {}, on_bad="fail"))
     assert what in str(raised.value)

@@ -14,6 +14,8 @@ import pytest
 
 from tests.conftest import DOCUMENTS, Project
 from tokenmill.corpus.drop import DropLine, DropList, DropParts, drop_list
+from tokenmill.corpus.filter import dropped_documents
+from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.text_digests import text_digests, text_keys
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import CorpusError
@@ -373,5 +375,6 @@ def test_a_shared_prefix_redoes_a_unit_and_drops_nothing() -> None:
     found = DropParts(whole).of_unit(text_keys(text_digests(names)), text_keys(text_digests(texts)))
     assert [line.place for line in found.lines] == ["line 2", "line 3", "line 4"]
     for some in (whole, found):
-        assert [(one.row, one.id, one.reason) for one in some.find("s", 5, texts, names)] == [(6, "y", "right")]
-    assert whole.find("s", 5, texts, None) == []
+        dropped = dropped_documents({"drop": some}, "s", Batch(5, texts, names))
+        assert [(one.row, one.id, one.reason) for one in dropped] == [(6, "y", "right")]
+    assert whole.left_out("s", Batch(5, texts, None)) == {}

@@ -66,7 +66,7 @@ def test_an_id_that_is_too_long_makes_a_bad_document(tmp_path: Path, name: str) 
     longest = LONG[1:]
     rows = [{"id": "x", "text": "one"}, {"id": LONG, "text": "two"}, {"id": longest, "text": "three"}]
     unit = unit_of(tmp_path, {name: FILES[name](rows)})
-    documents = documents_of(unit, DropList([]), LIMITS)
+    documents = documents_of(unit, {}, LIMITS)
     [batch] = documents
     assert (batch.texts.to_pylist(), batch.ids.to_pylist()) == (["one", "three"], ["x", longest])
     [left] = documents.left
@@ -79,7 +79,7 @@ def test_an_id_that_is_too_long_makes_a_bad_document(tmp_path: Path, name: str) 
 @pytest.mark.parametrize("name", FILES)
 def test_a_group_that_is_too_long_is_named(tmp_path: Path, name: str) -> None:
     unit = unit_of(tmp_path, {name: FILES[name]([{"id": "x", "text": "one", "lang": LONG}])})
-    [batch] = documents_of(unit, DropList([]), LIMITS)
+    [batch] = documents_of(unit, {}, LIMITS)
     with pytest.raises(CorpusError, match=r"column 'lang'.* expected at most 65,536 bytes; found 65,537"):
         GroupKeys(unit, "lang", LIMITS).of(batch)
 
@@ -95,7 +95,7 @@ def test_batches_of_short_texts_end_at_the_bytes_of_their_ids(tmp_path: Path) ->
 def test_the_bytes_of_bad_documents_are_bounded(tmp_path: Path) -> None:
     unit = unit_of(tmp_path, {"a.jsonl": b"no JSON at all\n" * 1000})
     with pytest.raises(CorpusError, match=r"a\.jsonl, line \d+: the documents that were left out up to here take more"):
-        list(documents_of(unit, DropList([]), replace(LIMITS, held_bytes_max=20_000)))
+        list(documents_of(unit, {}, replace(LIMITS, held_bytes_max=20_000)))
 
 
 def test_the_ids_of_dropped_documents_are_bounded(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_the_ids_of_dropped_documents_are_bounded(tmp_path: Path) -> None:
     drops = DropList([DropLine(f"line {i}", row["id"], None, "why") for i, row in enumerate(rows)])
     unit = unit_of(tmp_path, {"a.jsonl": lines(rows)})
     with pytest.raises(CorpusError, match=r"a\.jsonl, row \d+: the documents that were left out up to here take more"):
-        list(documents_of(unit, drops, replace(LIMITS, held_bytes_max=20_000)))
+        list(documents_of(unit, {"drop": drops}, replace(LIMITS, held_bytes_max=20_000)))
 
 
 @pytest.mark.parametrize("name", [*FILES, "a.txt"])

@@ -10,7 +10,6 @@ import pytest
 from tests.builders.trained import END, trained
 from tests.conftest import Project
 from tokenmill.config.load_params import load_params
-from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.source_shards import find_documents
@@ -51,7 +50,7 @@ def task(project: Project, size: int, others: Sequence[tuple[str, Encoder]] = ()
         encoder=encoder(size),
         others=others,
         source=params.source,
-        drops=DropList([]),
+        filters={},
         group_column=None,
         stop_token=None,
         limits=UNBOUNDED,

@@ -187,8 +187,8 @@ def test_a_piece_that_turns_out_damaged_is_left_out_when_its_file_is_checked_aga
 ) -> None:
     project.build()
     found = start(project.root / "params.yaml", None, False, False).project
-    drops = {unit.name: found.read_drop_list() for unit in found.units}
-    task = stage._tasks(stage._subject(found), found, drops, {})[0]
+    filters = {unit.name: found.read_filters() for unit in found.units}
+    task = stage._tasks(stage._subject(found), found, filters, {})[0]
     assert task.unit is not None
     again = msgspec.structs.replace(task, unit=task.unit.without({0: "cut short"}))
     for folder in ("first", "again"):

@@ -24,7 +24,7 @@ from tokenmill.checks.set_checks import SetStore
 from tokenmill.checks.subject import RightFile, Subject
 from tokenmill.config.source_params import Source
 from tokenmill.console import Progress, progress
-from tokenmill.corpus.dropped import find_rows
+from tokenmill.corpus.dropped import DROPPED_FILE, RecordedRows
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.dataset.entries import TableFile
 from tokenmill.dataset.manifest import Manifest, read_manifest
@@ -189,7 +189,7 @@ def _check_files(
 def _files(subject: Subject, options: VerifyOptions, dropped: Dropped | None) -> list[DocumentsFile]:
     """The files of documents that are there, as they are to be checked."""
     manifest, judges, there = subject.manifest, judges_of(subject), set(subject.names)
-    rules = DocumentRules(_LENIENT, UNBOUNDED, find_rows(dropped) if dropped else None)
+    rules = DocumentRules(_LENIENT, UNBOUNDED, {DROPPED_FILE: RecordedRows(dropped)} if dropped else {})
     sample = _sample(manifest, options.sample_documents, options.seed)
     return [
         DocumentsFile(

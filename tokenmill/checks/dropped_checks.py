@@ -10,8 +10,9 @@ import pyarrow as pa
 from tokenmill.checks.findings import BUILD, FORCE, Finding, NotChecked, of_error
 from tokenmill.checks.subject import Subject
 from tokenmill.checks.table_checks import TABLES
-from tokenmill.corpus.drop import DropLine, DropList, DroppedDocument
+from tokenmill.corpus.drop import DropLine, DropList
 from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
+from tokenmill.corpus.filter import DroppedDocument
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.errors import ValidationError

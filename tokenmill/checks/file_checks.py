@@ -23,7 +23,8 @@ from tokenmill.checks.spans import aligned
 from tokenmill.checks.subject import Subject
 from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
-from tokenmill.corpus.dropped import FindDropped, piece_dropped, write_unit_dropped
+from tokenmill.corpus.dropped import piece_dropped, write_unit_dropped
+from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import piece_bad
@@ -76,11 +77,11 @@ class FileFacts(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class DocumentRules:
-    """How documents are read: `source` says what happens to bad ones, `find_dropped` finds those to leave out; None: none are."""
+    """How documents are read: `source` says what happens to bad ones, `filters` which ones are left out."""
 
     source: Source
     limits: Limits
-    find_dropped: FindDropped | None
+    filters: Filters
 
 
 @dataclass(frozen=True)
@@ -291,7 +292,7 @@ def _documents_of(unit: Unit, entry: OutputShard, rules: DocumentRules, advance:
             "Run `tokenmill build --force`.",
         )
     readable = unit.without(dict.fromkeys(lost, ""))
-    return GoodDocuments(readable, rules.source, rules.limits, advance, rules.find_dropped)
+    return GoodDocuments(readable, rules.source, rules.limits, advance, rules.filters)
 
 
 def _check_schema(entry: OutputShard, tokens: Path, judge: Judge) -> tuple[bool, bool]:

@@ -4,18 +4,19 @@ import csv
 import io
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.corpus.csv_records import other_separator
+from tokenmill.corpus.filter import Left
 from tokenmill.corpus.parquet_files import checked
+from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.text_digests import Keys, text_digests, text_keys
 from tokenmill.errors import CorpusError, PointerError, of_the_machine
 from tokenmill.storage.contents import HEAD_BYTES, content_of
@@ -41,25 +42,6 @@ class DropLine(NamedTuple):
         return " and ".join(name for name, value in (("id", self.id), ("digest", self.sha256)) if value is not None)
 
 
-class DroppedDocument(msgspec.Struct, frozen=True):
-    """A document that was left out. `id`: as text; None if documents have none. `sha256`: that of its text, or of a conversation's
-    canonical JSON. `reason`, `by`: those of the first line that matches it.
-
-    `row` counts from the start of the shard; in a unit's record, from the start of the piece with the index `piece`.
-    """
-
-    row: int
-    id: str | None
-    sha256: bytes
-    reason: str
-    by: str
-    piece: int = 0
-
-    def moved(self, n_rows: int, piece: int = 0) -> "DroppedDocument":
-        """A copy with `n_rows` added to its row, for the piece with this index."""
-        return msgspec.structs.replace(self, row=self.row + n_rows, piece=piece)
-
-
 class DropList:
     """The lines of the list, in the order of the file. A document is left out if a line matches it."""
 
@@ -75,33 +57,21 @@ class DropList:
         self._ids = pa.array(list(self._by_id), pa.large_string())
         self._digests = pa.array(list(self._by_sha256), pa.binary(32))
 
-    @property
-    def finder(self) -> Callable[..., list[DroppedDocument]] | None:
-        """`find`, or None for an empty list."""
-        return self.find if self.lines else None
-
-    def find(self, shard: str, row: int, texts: Any, ids: Any) -> list[DroppedDocument]:
-        """The documents to leave out among these, in order. `row`: the first document's row in the shard. `texts`: large_string, or
-        the canonical JSON of conversations; nulls are skipped. `ids`: large_string, or None."""
-        if not self.lines:
-            return []
+    def left_out(self, shard: str, batch: Batch) -> dict[int, Left]:
+        """The documents of a batch that lines match (see Filter), each with the first such line."""
+        texts = batch.digested
         digests = text_digests(texts) if self._by_sha256 else None
-        found = []
-        for i, line in self._matches(texts, ids, digests):
-            id = None if ids is None else ids[i].as_py()
-            found.append(DroppedDocument(row + i, id, _sha256(texts, i), line.reason, line.by))
-        return found
+        reasons = {}
+        for i, numbers in self._candidates(batch.ids, digests):
+            if line := self._first(numbers, _sha256(texts, i)):
+                reasons[i] = Left(line.reason, line.by)
+        return reasons
 
     def match(self, ids: Any, digests: Any) -> Iterator[tuple[int, DropLine]]:
         """The index of each document that a line matches, with the first such line. `ids`: large_string, or None; `digests`:
         fixed_size_binary[32], those of the texts."""
         for i, numbers in self._candidates(ids, digests):
             if line := self._first(numbers, digests[i].as_py()):
-                yield i, line
-
-    def _matches(self, texts: Any, ids: Any, digests: Any) -> Iterator[tuple[int, DropLine]]:
-        for i, numbers in self._candidates(ids, digests):
-            if texts[i].is_valid and (line := self._first(numbers, _sha256(texts, i))):
                 yield i, line
 
     def _candidates(self, ids: Any, digests: Any) -> Iterator[tuple[int, list[int]]]:

@@ -1,18 +1,17 @@
-"""Dropped documents: those that source.drop names, kept in a table with shard, row and reason, without their text."""
+"""Dropped documents: those that filters left out, kept in a table with shard, row and reason, without their text."""
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tokenmill.corpus.drop import DroppedDocument
+from tokenmill.corpus.filter import DroppedDocument, Left
+from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.text_digests import text_digests
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import ValidationError
@@ -33,22 +32,12 @@ SCHEMA = pa.schema(
     ]
 )
 """The columns of dropped.parquet. `row`: the row in the shard, from 0. `id`: null if documents have none. `sha256`: the digest of
-the text, or of a conversation's canonical JSON, in UTF-8. `by`: how the first matching line identifies it."""
+the text, or of a conversation's canonical JSON, in UTF-8. `by`: what the filter knows it by, such as its id."""
 
 _UNIT_FILE = "dropped.msgpack"
 
-FindDropped: TypeAlias = Callable[[str, int, Any, Any], Sequence[DroppedDocument]]
-"""Finds the documents to leave out among some, see `DropList.find`."""
-
 Starts: TypeAlias = Sequence[tuple[str, int]]
 """The shard of each piece of a unit, and the row in it of the piece's first document."""
-
-
-def without(texts: pa.LargeStringArray, indices: Sequence[int]) -> pa.LargeStringArray:
-    """The texts with a null at each of these indices."""
-    is_dropped = np.zeros(len(texts), bool)
-    is_dropped[list(indices)] = True
-    return pc.if_else(pa.array(is_dropped), None, texts) if len(indices) else texts
 
 
 def starts_of(unit: Unit) -> Starts:
@@ -110,17 +99,24 @@ def read_dropped(path: Path) -> dict[str, list[DroppedDocument]]:
     return found
 
 
-def find_rows(dropped: Mapping[str, Sequence[DroppedDocument]]) -> FindDropped:
-    """Finds the documents that dropped.parquet names, by shard and row. The finder raises ValidationError if a document there has
-    another text or id than the table says."""
-    by_shard = {name: sorted(some, key=lambda one: one.row) for name, some in dropped.items()}
-    rows_of = {name: [one.row for one in some] for name, some in by_shard.items()}
+class RecordedRows:
+    """The filter that leaves out the documents that dropped.parquet names, by shard and row."""
 
-    def find(shard: str, row: int, texts: Any, ids: Any) -> list[DroppedDocument]:
-        rows = rows_of.get(shard, [])
-        some = by_shard.get(shard, [])[bisect_left(rows, row) : bisect_left(rows, row + len(texts))]
+    def __init__(self, dropped: Mapping[str, Sequence[DroppedDocument]]) -> None:
+        self._by_shard = {name: sorted(some, key=lambda one: one.row) for name, some in dropped.items()}
+        self._rows_of = {name: [one.row for one in some] for name, some in self._by_shard.items()}
+
+    def as_key(self) -> None:
+        """None, since no unit is made by it (see Filter)."""
+
+    def left_out(self, shard: str, batch: Batch) -> dict[int, Left]:
+        """The documents of a batch that are named (see Filter). Raises ValidationError if one has another text or id than the table
+        says."""
+        rows, texts, ids = self._rows_of.get(shard, []), batch.digested, batch.ids
+        start = batch.first_row
+        some = self._by_shard.get(shard, [])[bisect_left(rows, start) : bisect_left(rows, start + len(texts))]
         for one in some:
-            i = one.row - row
+            i = one.row - start
             id = None if ids is None else ids[i].as_py()
             if not texts[i].is_valid or (id, text_digests(texts.slice(i, 1))[0].as_py()) != (one.id, one.sha256):
                 raise ValidationError(
@@ -129,6 +125,4 @@ def find_rows(dropped: Mapping[str, Sequence[DroppedDocument]]) -> FindDropped:
                     "another one.",
                     "Run `tokenmill build --force`.",
                 )
-        return some
-
-    return find
+        return {one.row - start: Left(one.reason, one.by) for one in some}

@@ -20,8 +20,7 @@ from tokenmill.corpus.bad_documents import (
     PieceDamagedError,
     joined,
 )
-from tokenmill.corpus.drop import DroppedDocument
-from tokenmill.corpus.dropped import FindDropped, without
+from tokenmill.corpus.filter import DroppedDocument, Filters, dropped_documents
 from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.corpus.reader import ID_BYTES_MAX, Batch, put_together, read_batches
 from tokenmill.corpus.shards import Shard
@@ -88,7 +87,7 @@ class _Enough(Exception):
 class GoodDocuments:
     """The good documents of a unit. Iterating gives batches, in which the documents of small files are together. `left` collects
     the bad documents and damaged pieces that were left out so far, if `source` allows that. `dropped` collects the documents that
-    `find` says are to be left out; None: none are.
+    `filters` leave out.
     `reading`: how documents are read; None: as the unit's source says.
 
     Pieces that are marked as damaged are skipped. `advance` is called with the file bytes of each finished batch. Iterating
@@ -101,7 +100,7 @@ class GoodDocuments:
         source: Source,
         limits: Limits,
         advance: Advance,
-        find: FindDropped | None,
+        filters: Filters,
         reading: Reading | None = None,
     ) -> None:
         self.left: list[BadDocument] = []
@@ -110,7 +109,7 @@ class GoodDocuments:
         self._source = source
         self._limits = limits
         self._advance = advance
-        self._find = find
+        self._filters = filters
         self._reading = reading or unit.source.reading
         self._n_bytes = 0  # of text since memory was given back
         self._n_held = 0  # of bytes of what was left out
@@ -118,7 +117,7 @@ class GoodDocuments:
     def __iter__(self) -> Iterator[Batch]:
         source, reading, together = self._source, self._reading, _Together(self.unit)
         for i, piece in enumerate(self.unit.pieces):
-            text = small_text(piece, reading, self._limits) if self._find is None else None
+            text = small_text(piece, reading, self._limits) if not self._filters else None
             if text is not None:
                 yield from self._given(together.add_text(i, text))
                 continue
@@ -126,9 +125,9 @@ class GoodDocuments:
                 self.left.append(BadDocument(None, None, piece.damage, None, i))
                 continue
             on_bad = partial(self._leave, i, piece) if source.on_bad_document == "quarantine" else None
-            drop = None if self._find is None else partial(self._drop, self._find, i, piece)
+            leave_out = partial(self._left_out, i, piece) if self._filters else None
             try:
-                for batch in read_batches(piece.shard, reading, piece.part, on_bad, self._limits, drop):
+                for batch in read_batches(piece.shard, reading, piece.part, on_bad, self._limits, leave_out):
                     yield from self._given(together.add(i, batch))
             except PassingError:
                 raise
@@ -187,22 +186,14 @@ class GoodDocuments:
                     add(piece.shard.name, str(other), None)
         return error if n < 2 else BadInputError(n, shown, is_all)
 
-    def _drop(
-        self,
-        find: FindDropped,
-        i: int,
-        piece: Piece,
-        row: int,
-        texts: pa.LargeStringArray,
-        ids: pa.LargeStringArray | None,
-    ) -> pa.LargeStringArray:
-        """The texts with a null for each dropped document."""
-        found = find(piece.shard.name, row, texts, ids)
-        if not found:
-            return texts
-        self._hold(sum(_ROW_BYTES + len(one.id or "") for one in found), f"{piece.shard.name}, row {found[-1].row}")
+    def _left_out(self, i: int, piece: Piece, batch: Batch) -> list[int]:
+        """The documents of a batch that filters leave out, by their index."""
+        found = dropped_documents(self._filters, piece.shard.name, batch)
+        if found:
+            n_bytes = sum(_ROW_BYTES + len(one.id or "") for one in found)
+            self._hold(n_bytes, f"{piece.shard.name}, row {found[-1].row}")
         self.dropped += (one.moved(-piece.first_row, i) for one in found)
-        return without(texts, [one.row - row for one in found])
+        return [one.row - batch.first_row for one in found]
 
     def _hold(self, n_bytes: int, where: str) -> None:
         """Counts what is held to the end of the unit. Raises CorpusError if it is too much."""
@@ -214,11 +205,13 @@ class GoodDocuments:
         self.left.append(bad.moved(-piece.first_row, -piece.first_line, i))
 
 
-def good_batches(shard: Shard, source: Source, find: FindDropped | None, limits: Limits = UNBOUNDED) -> Iterator[Batch]:
-    """The shard's good documents, for statistics, without those that `find` finds. Skips bad documents if `source` allows that, and
-    ends where the shard is damaged. Raises CorpusError for anything that `source` does not let pass."""
+def good_batches(shard: Shard, source: Source, filters: Filters, limits: Limits = UNBOUNDED) -> Iterator[Batch]:
+    """The shard's good documents, for statistics, without those that filters leave out.
+
+    Skips bad documents if `source` allows that, and ends where the shard is damaged. Raises CorpusError for anything that `source`
+    does not let pass."""
     try:
         unit = Unit(shard.name, "", (Piece(shard, None, ""),))
-        yield from GoodDocuments(unit, source, limits, lambda _bytes, _tokens: None, find)
+        yield from GoodDocuments(unit, source, limits, lambda _bytes, _tokens: None, filters)
     except PieceDamagedError:
         return

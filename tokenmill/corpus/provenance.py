@@ -11,7 +11,7 @@ import msgspec
 
 from tokenmill.config.source_params import Source
 from tokenmill.config.sources import Conversations, DocumentFormat, DocumentSource
-from tokenmill.corpus.dropped import FindDropped
+from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.good_documents import good_batches
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import Batch
@@ -95,13 +95,13 @@ class Samples:
                 text = one.texts[i].as_py()[:_SAMPLE_CHARACTERS_MAX]
                 self._found[name] = f"corpus/{name}/{one.rows()[i]}", text
 
-    def texts(self, source: Source, limits: Limits, find: FindDropped | None) -> dict[str, str]:
-        """The texts of the samples, by shard and row. Reads drawn shards that were not offered, without the documents that `find`
-        finds.
+    def texts(self, source: Source, limits: Limits, filters: Filters) -> dict[str, str]:
+        """The texts of the samples, by shard and row. Reads drawn shards that were not offered, without the documents that
+        filters leave out.
 
         Raises CorpusError."""
         for name, shard in self._drawn.items():
-            batches = () if name in self._found else good_batches(shard, source, find, limits)
+            batches = () if name in self._found else good_batches(shard, source, filters, limits)
             if batch := next((one for one in batches if len(one.texts)), None):
                 self.offer([Piece(shard, None, "")], batch)
         return dict(found for _, found in sorted(self._found.items()))

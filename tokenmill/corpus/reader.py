@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,6 @@ TOO_LONG = "expected at most"  # says of an id that it is too long
 _TOO_LARGE_A_WINDOW = "Frame requires too much memory"  # zstd's error
 
 OnBad = Callable[[BadDocument], None]
-Drop = Callable[[int, pa.LargeStringArray, pa.LargeStringArray | None], pa.LargeStringArray]
 
 
 @dataclass(frozen=True)
@@ -115,20 +114,23 @@ class Batch:
         return pa.array(np.arange(self.first_row, self.first_row + len(self.texts)))
 
 
+LeaveOut = Callable[[Batch], Sequence[int]]
+
+
 def read_batches(
     shard: Shard,
     reading: Reading,
     part: ShardRange | None = None,
     on_bad: OnBad | None = None,
     limits: Limits = UNBOUNDED,
-    drop: Drop | None = None,
+    leave_out: LeaveOut | None = None,
 ) -> Iterator[Batch]:
     """The shard's documents in order, in batches of at most `limits.batch_bytes` of text. A larger document is a batch of its own.
 
     Conversations are measured and limited by their canonical JSON. `part`: read only this range; rows still count from the start of
     the shard. `on_bad`: called with each bad document (null, not UTF-8, not JSON, no conversation), which is then left out. Without
-    it, a bad document is an error. `drop`: called with the row, texts (or canonical JSON) and ids of consecutive documents; gives
-    the texts with a null for each document to leave out. The batches are then those of a shard without these documents.
+    it, a bad document is an error. `leave_out`: called with consecutive documents, of which bad ones are null; says by their
+    indices which of them to leave out. The batches are then those of a shard without these documents.
 
     The file's name decides its format, unless its source says it. An empty file has no documents. Plain text has no ids, so with
     an id column the id is the row in decimal; where its source says that it is text, the id is the file's path, and with a
@@ -145,7 +147,7 @@ def read_batches(
         with held(shard) as opened:
             first_row, n_bytes = (part.first_row, part.n_bytes) if part else (0, shard.n_bytes)
             columns = read_columns(opened, reading, part, on_bad is not None, limits)
-            numbered = _numbered(shard, reading, columns, first_row, on_bad, drop)
+            numbered = _numbered(shard, reading, columns, first_row, on_bad, leave_out)
             yield from _in_batches(numbered, n_bytes, limits, shard.name)
     except OSError as error:
         if error.errno is not None:
@@ -185,7 +187,7 @@ def _refuse_equal_columns(shard: Shard, reading: Reading) -> None:
 
 
 def _numbered(
-    shard: Shard, reading: Reading, found: Iterable[Columns], row: int, on_bad: OnBad | None, drop: Drop | None
+    shard: Shard, reading: Reading, found: Iterable[Columns], row: int, on_bad: OnBad | None, leave_out: LeaveOut | None
 ) -> Iterator[Batch]:
     """The documents with their rows, with null for each that is left out. `file_bytes` is how many bytes were read up to there.
     `row`: the row of the first document."""
@@ -195,13 +197,20 @@ def _numbered(
             if on_bad is None:
                 raise _refused(shard, row, each)
             on_bad(each.moved(row, 0))
-        if drop is not None and messages is not None:
-            messages = drop(row, messages, ids)
-            texts = pc.if_else(messages.is_valid(), texts, None)
-        elif drop is not None:
-            texts = drop(row, texts, ids)
-        yield Batch(row, texts, ids, position, messages=messages)
+        batch = Batch(row, texts, ids, position, messages=messages)
+        yield batch if leave_out is None else _without(batch, leave_out(batch))
         row += len(texts)
+
+
+def _without(batch: Batch, indices: Sequence[int]) -> Batch:
+    """The batch with null for each of these documents."""
+    if not indices:
+        return batch
+    is_kept = np.ones(len(batch.texts), bool)
+    is_kept[list(indices)] = False
+    mask, messages = pa.array(is_kept), batch.messages
+    messages = None if messages is None else pc.if_else(mask, messages, None)
+    return replace(batch, texts=pc.if_else(mask, batch.texts, None), messages=messages)
 
 
 def _refused(shard: Shard, row: int, bad: BadDocument) -> CorpusError:

@@ -10,8 +10,8 @@ import pyarrow as pa
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.console import say
 from tokenmill.corpus.bad_documents import BadDocument
-from tokenmill.corpus.drop import DroppedDocument
 from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped, reasons_of, write_unit_dropped
+from tokenmill.corpus.filter import DroppedDocument
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, LeftOut, left_out, read_quarantine, write_left
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import read_index, unit_of_index

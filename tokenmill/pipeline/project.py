@@ -8,7 +8,9 @@ from typing import Any
 from tokenmill.config.params import Params
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.drop import DropList, drop_list
+from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.units import Corpus, Unit
+from tokenmill.filters import asked_filters
 from tokenmill.pipeline.memory import Memory
 from tokenmill.rounds import Seen
 from tokenmill.storage.file_facts import Digests
@@ -62,3 +64,7 @@ class Project:
     def read_drop_list(self) -> DropList:
         """Reads the documents that source.drop names; an empty list without source.drop. Raises CorpusError."""
         return drop_list(self.root, self.params.source.drop, self.has_ids)
+
+    def read_filters(self) -> Filters:
+        """What says which documents are left out. Raises CorpusError."""
+        return asked_filters(self.root, self.params.source, self.has_ids)

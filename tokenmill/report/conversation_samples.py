@@ -75,7 +75,7 @@ def _conversations(file: DocumentsFile, rows: Sequence[int]) -> list[bytes]:
     assert file.unit is not None and file.judge.chat is not None
     damaged = file.unit.without({i: "" for i, of in enumerate(file.entry.rows) if of.n_bad is None})
     rules = file.rules
-    documents = GoodDocuments(damaged, rules.source, rules.limits, lambda _bytes, _tokens: None, rules.find_dropped)
+    documents = GoodDocuments(damaged, rules.source, rules.limits, lambda _bytes, _tokens: None, rules.filters)
     found: list[bytes] = []
     at = 0
     with closing(iter(documents)) as batches:  # type: ignore[type-var]

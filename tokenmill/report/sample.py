@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.corpus.bad_documents import ColumnError
-from tokenmill.corpus.drop import DroppedDocument
-from tokenmill.corpus.dropped import without
+from tokenmill.corpus.filter import DroppedDocument
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.makers import maker_of
 from tokenmill.corpus.reader import read_batches
@@ -174,7 +173,7 @@ def _beginning(
         piece.part,
         on_bad=lambda bad: refused.append(f"{piece.shard.name}: {bad.reason}"),
         limits=replace(limits, batch_bytes=n_bytes),
-        drop=lambda row, texts, _ids: without(texts, [one - row for one in dropped if 0 <= one - row < len(texts)]),
+        leave_out=lambda batch: [i for row in dropped if 0 <= (i := row - batch.first_row) < len(batch.texts)],
     )
     found = []
     with closing(read):  # type: ignore[type-var]

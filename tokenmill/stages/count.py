@@ -11,7 +11,7 @@ from tokenmill import _core
 from tokenmill.config.count_params import Count
 from tokenmill.config.source_params import Source
 from tokenmill.console import say
-from tokenmill.corpus.drop import DropList
+from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.provenance import CountedShard, Provenance, Samples, counted_source, write_provenance
 from tokenmill.corpus.quarantine import check_limit
 from tokenmill.corpus.shards import matching_names
@@ -29,7 +29,7 @@ from tokenmill.layout import (
     SUPERWORDS_COUNTS_FILE,
 )
 from tokenmill.pipeline.project import Project
-from tokenmill.pipeline.unit_drops import drop_lists
+from tokenmill.pipeline.unit_filters import unit_filters
 from tokenmill.pretokenizers.json_steps import pre_tokenizer_of
 from tokenmill.pretokenizers.patterns import name_of, steps_of
 from tokenmill.rounds import Round, Stage, do
@@ -56,12 +56,12 @@ def count(project: Project, output: Path) -> Stage:
     refuse_groups(project.units, source, params.by)
     units, kept_bytes = project.units, project.memory.kept_mb * 10**6
     weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])
-    drops = yield from drop_lists(project)
+    filters = yield from unit_filters(project)
     samples = Samples(project.corpus.sha256)
     by_weight = {unit.name: groups_of(unit, weights) for unit in units}
     parent = root / (spill_directory or SCRATCH_DIRECTORY)
     preparation = preparation_of(project)
-    tasks = _tasks(project, preparation, by_weight, drops, samples, parent)
+    tasks = _tasks(project, preparation, by_weight, filters, samples, parent)
     done = yield from do(Round("count", tasks, CountFacts, partial(_is_within_limits, source)))
     facts = [result.facts for result in done]
     check_limit(
@@ -147,13 +147,13 @@ def _tasks(
     project: Project,
     preparation: Preparation,
     by_weight: Mapping[str, Mapping[Fraction, list[int]]],
-    drops: Mapping[str, DropList],
+    filters: Mapping[str, Filters],
     samples: Samples,
     scratch: Path,
 ) -> list[CountTask]:
     """The task of each unit. `by_weight`: the groups of its pieces, by the name of the unit. `scratch`: the folder where counters
     spill."""
-    keys = count_keys(project.units, project.params.count, preparation, by_weight, drops)
+    keys = count_keys(project.units, project.params.count, preparation, by_weight, filters)
     return [
         CountTask(
             name=unit.name,
@@ -164,7 +164,7 @@ def _tasks(
             params=project.params.count,
             preparation=preparation,
             groups=list(by_weight[unit.name].values()),
-            drops=drops[unit.name],
+            filters=filters[unit.name],
             samples=samples,
             limits=project.memory.limits,
             kept_mb=project.memory.kept_mb,
@@ -188,7 +188,7 @@ def _provenance(project: Project, preparation: Preparation, samples: Samples) ->
             CountedShard(one.name, one.n_bytes, sha256, one.named_source)
             for one, sha256 in project.corpus.sha256.items()
         ],
-        samples.texts(source, project.memory.limits, project.read_drop_list().find),
+        samples.texts(source, project.memory.limits, project.read_filters()),
         {name: counted_source(one) for name, one in project.sources.items() if name is not None},
         source.conversations,
         source.format,

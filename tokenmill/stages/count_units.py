@@ -10,7 +10,7 @@ import msgspec
 from tokenmill.config.count_params import BY_SOURCES, Count
 from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
-from tokenmill.corpus.drop import DropList
+from tokenmill.corpus.filter import Filters, as_key
 from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.provenance import Samples
@@ -54,16 +54,16 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
     """Counts the pre-tokens of one unit into one file for each group of its pieces, and of its documents if count.by asks for it.
     With count.superwords, the pre-tokens of that pattern are counted into one more file for each group of pieces.
 
-    `preparation`: what is done to the texts first. `groups`: the groups, as indices of pieces. `drops`: the documents to leave out.
-    `samples`: takes texts of the corpus. `kept_mb`: the memory for counts. `scratch`: the folder where counters spill what exceeds
-    it.
+    `preparation`: what is done to the texts first. `groups`: the groups, as indices of pieces. `filters`: say which documents are
+    left out. `samples`: takes texts of the corpus. `kept_mb`: the memory for counts. `scratch`: the folder where counters spill
+    what exceeds it.
     """
 
     source: Source
     params: Count
     preparation: Preparation
     groups: Sequence[Sequence[int]]
-    drops: DropList
+    filters: Filters
     samples: Samples
     limits: Limits
     kept_mb: int
@@ -99,7 +99,7 @@ class CountTask(Task[CountFacts], frozen=True, kw_only=True):
                     counter_of((i, ""))
             n_documents = text_bytes = 0
             reading = reading_of(unit, by)
-            documents = GoodDocuments(unit, self.source, self.limits, advance, self.drops.finder, reading)
+            documents = GoodDocuments(unit, self.source, self.limits, advance, self.filters, reading)
             for batch in documents:
                 self.samples.offer(unit.pieces, batch)
                 if by is None and len(counters) == 1:
@@ -143,10 +143,10 @@ def count_keys(
     params: Count,
     preparation: Preparation,
     by_weight: Mapping[str, Mapping[Fraction, list[int]]],
-    drops: Mapping[str, DropList],
+    filters: Mapping[str, Filters],
 ) -> dict[str, str]:
     """Each unit's key in the unit store, by unit name. `preparation`: what is done to the texts first. `by_weight`: the groups of
-    each unit's pieces. `drops`: the documents that each unit leaves out."""
+    each unit's pieces. `filters`: those of each unit."""
     is_prepared = preparation != Preparation()
     decides = {
         "code": code_digest("count"),
@@ -161,8 +161,8 @@ def count_keys(
             content=content(unit, with_rows=False),
             groups=list(by_weight[unit.name].values()),
             of_groups=[source_name(piece.shard) for piece in unit.pieces] if params.by == BY_SOURCES else None,
-            drop=drops[unit.name].as_key(),
             source=unit.source.reading.as_key(),
+            **as_key(filters[unit.name]),
             **decides,
         )
         for unit in units

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tokenmill.config.source_params import Source
 from tokenmill.console import say
-from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
+from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.unit_output import EncodeFacts, take_over
@@ -22,7 +22,7 @@ from tokenmill.layout import (
     VOCAB_SIZES_DIRECTORY,
 )
 from tokenmill.pipeline.project import Project
-from tokenmill.pipeline.unit_drops import drop_lists, lines_without_documents
+from tokenmill.pipeline.unit_filters import lines_without_documents, unit_filters
 from tokenmill.rounds import Round, Rounds, Stage, do
 from tokenmill.stages.encode_chat import tell_of_conversations
 from tokenmill.stages.encode_dataset import EncodedCorpus, Folders, files_of, write_dataset
@@ -32,27 +32,27 @@ from tokenmill.stages.encoder import Encoder, read_encoders
 from tokenmill.storage.atomic import remove_tree, write_directory
 from tokenmill.summary import StageSummary
 
-Drops = Mapping[str, DropList]
-"""The documents that each unit leaves out, by the unit's name."""
+UnitFilters = Mapping[str, Filters]
+"""The filters of each unit, by the unit's name."""
 
 
 def encode(project: Project) -> Stage:
     """Encodes every unit into one Parquet file of data/tokens/documents, and writes the manifest, the file sets, and data/tables.
-    Bad documents, if params.yaml lets them pass, go to data/quarantine. Documents that source.drop names are left out. For each
+    Bad documents, if params.yaml lets them pass, go to data/quarantine. Documents that filters leave out are listed. For each
     of `encode.vocab_sizes` there is such a dataset in data/vocab_sizes, encoded in the same reading.
 
     Each directory appears atomically when the last unit is done. Raises CorpusError, ParamsError, TokenizerError, UnitsError.
     """
     root, params = project.root, project.params.encode
-    drops = yield from drop_lists(project)
+    filters = yield from unit_filters(project)
     main, others = read_encoders(root, params, project.cache_mb_max)
     _refuse_formats(project, [main, *others.values()])
-    corpus = yield from _encode_units(project, main, others.values(), drops)
+    corpus = yield from _encode_units(project, main, others.values(), filters)
     folders = Folders(root / TOKENS_DIRECTORY, root / QUARANTINE_DIRECTORY, root / TABLES_DIRECTORY)
     manifest = yield from write_dataset(project, corpus, root / TOKENIZER_DIRECTORY, folders)
-    yield from _write_sizes(project, others, drops)
+    yield from _write_sizes(project, others, filters)
     _remember_digests(project, manifest)
-    _tell_left_out(project, manifest, corpus, drops)
+    _tell_left_out(project, manifest, corpus, filters)
     tell_of_conversations(manifest)
     return StageSummary(
         "encode",
@@ -74,12 +74,12 @@ def _refuse_formats(project: Project, encoders: Sequence[Encoder]) -> None:
 
 
 def _encode_units(
-    project: Project, encoder: Encoder, others: Iterable[Encoder], drops: Drops, is_forced: bool = True
+    project: Project, encoder: Encoder, others: Iterable[Encoder], filters: UnitFilters, is_forced: bool = True
 ) -> Rounds[EncodedCorpus]:
     """Encodes all units. `others`: encoders whose missing units are made in the same reading. `is_forced`: see Round."""
     params, source, units = project.params.encode, project.params.source, project.units
-    keys = encode_keys(units, params, encoder, drops)
-    keys_of_others = [(other, encode_keys(units, params, other, drops)) for other in others]
+    keys = encode_keys(units, params, encoder, filters)
+    keys_of_others = [(other, encode_keys(units, params, other, filters)) for other in others]
     force = project.force and is_forced
     if not force and not params.vocab_sizes:
         _take_over(project, {keys[unit.name]: unit.source.keep_columns for unit in units})
@@ -92,7 +92,7 @@ def _encode_units(
             encoder=encoder,
             others=[(keys_of[unit.name], one) for one, keys_of in keys_of_others],
             source=source,
-            drops=drops[unit.name],
+            filters=filters[unit.name],
             group_column=params.split_group,
             stop_token=None if params.chat is None else params.chat.stop_token,
             limits=project.memory.limits,
@@ -118,7 +118,7 @@ def _take_over(project: Project, keys: Mapping[str, Sequence[str]]) -> None:
         say(f"encode: {n:,} units taken over from the dataset that dvc.lock records")
 
 
-def _write_sizes(project: Project, encoders: Mapping[int, Encoder], drops: Drops) -> Rounds[None]:
+def _write_sizes(project: Project, encoders: Mapping[int, Encoder], filters: UnitFilters) -> Rounds[None]:
     """Writes the datasets of data/vocab_sizes, and removes those that are not asked for any more."""
     folder = project.root / VOCAB_SIZES_DIRECTORY
     for left in folder.iterdir() if folder.is_dir() else ():
@@ -127,7 +127,7 @@ def _write_sizes(project: Project, encoders: Mapping[int, Encoder], drops: Drops
     for size, encoder in encoders.items():
         below = folder / str(size)
         corpus = yield from _encode_units(
-            project, encoder, [], drops, is_forced=False
+            project, encoder, [], filters, is_forced=False
         )  # with --force, the first pass made them
         names = (TOKENS_DIRECTORY, QUARANTINE_DIRECTORY, TABLES_DIRECTORY)
         tokenizer = project.root / TOKENIZER_DIRECTORY / str(size)
@@ -146,7 +146,7 @@ def _remember_digests(project: Project, manifest: Manifest) -> None:
     project.digests.save()
 
 
-def _tell_left_out(project: Project, manifest: Manifest, corpus: EncodedCorpus, drops: Drops) -> None:
+def _tell_left_out(project: Project, manifest: Manifest, corpus: EncodedCorpus, filters: UnitFilters) -> None:
     n_bad, n_dropped = manifest.n_bad, manifest.n_dropped
     n_damaged = sum(result.facts.left.n_pieces for result in corpus.done)
     if n_bad or n_damaged:
@@ -158,6 +158,6 @@ def _tell_left_out(project: Project, manifest: Manifest, corpus: EncodedCorpus, 
         say(f"encode: left out {sum(n_dropped.values()):,} documents by source.drop: {reasons}")
     listed, place = project.read_drop_list(), project.params.source.drop
     dropped = read_dropped(project.root / TABLES_DIRECTORY / DROPPED_FILE) if n_dropped else {}
-    if idle := lines_without_documents(listed, drops, chain.from_iterable(dropped.values())):
+    if idle := lines_without_documents(listed, filters.values(), chain.from_iterable(dropped.values())):
         n = f"{len(idle):,} of the {len(listed.lines):,} lines"
         say(f"encode: {n} of source.drop name no document; the first: {place}, {idle[0].place}")

@@ -18,8 +18,8 @@ from tokenmill.config.chat_params import StopToken
 from tokenmill.config.encode_params import Encode
 from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
-from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import piece_dropped, reasons_of, write_unit_dropped
+from tokenmill.corpus.filter import Filters, as_key
 from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import left_out, piece_bad, write_left
@@ -54,15 +54,15 @@ class _Asked(NamedTuple):
 class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
     """Encodes one unit into a file, with its document index and token counts.
 
-    `others`: further encoders with their keys; what of their results the unit store lacks is made in the same reading. `drops`: the
-    documents to leave out. `group_column`: the column whose value decides a document's split, or None. `stop_token`:
+    `others`: further encoders with their keys; what of their results the unit store lacks is made in the same reading. `filters`:
+    say which documents are left out. `group_column`: the column whose value decides a document's split, or None. `stop_token`:
     encode.chat.stop_token; None without chat.
     """
 
     encoder: Encoder
     others: Sequence[tuple[str, Encoder]]
     source: Source
-    drops: DropList
+    filters: Filters
     group_column: str | None
     stop_token: StopToken | None
     limits: Limits
@@ -76,7 +76,7 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
             (key, encoder) for key, encoder in self.others if self.force or self.store.find(key, EncodeFacts) is None
         ]
         encoders = [self.encoder, *(encoder for _, encoder in further)]
-        documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.drops.finder)
+        documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.filters)
         piece_documents = np.zeros(len(self.unit.pieces), np.int64)
         with ExitStack() as kept:
             folders = [folder, *(kept.enter_context(self.store.new(key)) for key, _ in further)]
@@ -259,9 +259,9 @@ def encode_keys(
     units: Sequence[Unit],
     params: Encode,
     encoder: Encoder,
-    drops: Mapping[str, DropList],
+    filters: Mapping[str, Filters],
 ) -> dict[str, str]:
-    """Each unit's key in the unit store, by unit name. `drops`: the documents that each unit leaves out."""
+    """Each unit's key in the unit store, by unit name. `filters`: those of each unit."""
     decides = {
         "code": code_digest("encode"),
         "tokenizer": encoder.tokenizer.digest,
@@ -274,10 +274,10 @@ def encode_keys(
         unit.name: unit_key(
             stage="encode",
             content=content(unit, with_rows=unit.source.id_column is None),  # a document's id is its row then
-            drop=drops[unit.name].as_key(),
             special=unit.source.special_tokens_in_text,
             source=unit.source.reading.as_key(),
             **({"keep": unit.source.keep_columns} if unit.source.keep_columns else {}),
+            **as_key(filters[unit.name]),
             **decides,
         )
         for unit in units

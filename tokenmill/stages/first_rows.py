@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from tokenmill import _core
 from tokenmill.chat.chat_encoder import ChatEncoder
@@ -20,8 +19,7 @@ from tokenmill.corpus.bad_documents import (
     ColumnError,
     joined,
 )
-from tokenmill.corpus.drop import DropList
-from tokenmill.corpus.dropped import without
+from tokenmill.corpus.filter import Filters, left_out
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.shards import Shard
@@ -55,14 +53,14 @@ class _Enough(Exception):
 @dataclass(frozen=True)
 class Requirements:
     """What the documents are checked against. `tokenizer`, `chat`: the encoders; None if unknown yet. `group_column`,
-    `language_column`: encode.split_group and validate.language_column. `drops`: the documents to leave out. `limits`: the largest
-    document and block of a worker. `seconds_max`: run.unit_timeout_s, here for the first conversations of a file."""
+    `language_column`: encode.split_group and validate.language_column. `filters`: say which documents are left out. `limits`: the
+    largest document and block of a worker. `seconds_max`: run.unit_timeout_s, here for the first conversations of a file."""
 
     tokenizer: Tokenizer | None
     chat: ChatEncoder | None
     group_column: str | None
     language_column: str | None
-    drops: DropList
+    filters: Filters
     limits: Limits
     seconds_max: float | None = None
 
@@ -162,13 +160,17 @@ class _BadRows:
         return self._alone if self._n < 2 else BadInputError(self._n, self._shown, self._is_all)
 
     def first_batch(self, shard: Shard) -> Batch | None:
-        """The first batch of good documents of a file, without dropped ones; None if there is none."""
-        drops, limits = self._wanted.drops, self._wanted.limits
-        drop = partial(_drop, shard.name, drops) if drops.lines else None
+        """The first batch of good documents of a file, without those that are left out; None if there is none."""
+        filters, limits = self._wanted.filters, self._wanted.limits
+
+        def leave_out(batch: Batch) -> list[int]:
+            return [*left_out(filters, shard.name, batch)]
+
         n_before, n_read, self._n_here, self.setting = self._n, 0, 0, None
         first: Batch | None = None
         assert shard.source is not None
-        read = read_batches(shard, shard.source.reading, on_bad=partial(self._found, shard), limits=limits, drop=drop)
+        on_bad = partial(self._found, shard)
+        read = read_batches(shard, shard.source.reading, on_bad=on_bad, limits=limits, leave_out=leave_out)
         try:
             with closing(read):  # type: ignore[type-var]
                 for batch in read:
@@ -222,11 +224,6 @@ def _alone(shard: Shard, limits: Limits) -> CorpusError | None:
     except CorpusError as error:
         return error
     return None
-
-
-def _drop(name: str, drops: DropList, row: int, texts: Any, ids: Any) -> Any:
-    found = drops.find(name, row, texts, ids)
-    return without(texts, [one.row - row for one in found])
 
 
 def _check_group(shard: Shard, batch: Batch, wanted: Requirements) -> None:

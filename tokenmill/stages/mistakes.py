@@ -16,7 +16,7 @@ from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.config.gates import parse_gate
 from tokenmill.config.params import Params
 from tokenmill.config.training_params import TrainVocab
-from tokenmill.corpus.drop import DropList, drop_list
+from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.source_shards import find_documents, reads_objects
@@ -25,6 +25,7 @@ from tokenmill.counts.spill import SCHEMA
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
 from tokenmill.file_sets.arrangement import one_file_stem
 from tokenmill.file_sets.planned import documents_shape, shape_of
+from tokenmill.filters import asked_filters
 from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.layout import PARAMS_FILE, STAGES, TOKENIZER_DIRECTORY
 from tokenmill.pipeline.alone import under_dvc
@@ -134,14 +135,20 @@ def find_mistakes(root: Path, params: Params, shards: Sequence[Shard] | None, kn
         refuse_clashes(shards, source.unit_bytes_min, source.unit_bytes_max)
     with noted():
         _check_gates(params.validate_.gates, shards)
-    drops = DropList([])
+    filters: Filters = {}
     with noted():
-        drops = drop_list(root, source.drop, params.has_ids)
+        filters = asked_filters(root, source, params.has_ids)
     limits = UNBOUNDED
     with noted():
         limits = _limits(root, params)
     wanted = Requirements(
-        tokenizer, chat, encode.split_group, params.validate_.language_column, drops, limits, params.run.unit_timeout_s
+        tokenizer,
+        chat,
+        encode.split_group,
+        params.validate_.language_column,
+        filters,
+        limits,
+        params.run.unit_timeout_s,
     )
     seen = first_rows(shards, source, wanted)
     return Mistakes([*wrong, *seen.wrong], seen)

@@ -12,10 +12,10 @@ from tokenmill.analysis.compare import compare, lines_of
 from tokenmill.analysis.drift import Drift, measure, new_shards
 from tokenmill.artifacts.model_card import read_card
 from tokenmill.console import say
-from tokenmill.corpus.drop import drop_list
 from tokenmill.corpus.good_documents import good_batches
 from tokenmill.dataset.manifest import Manifest, parse_manifest, read_manifest
 from tokenmill.errors import ParamsError, TokenmillError, ValidationError, VersionsError
+from tokenmill.filters import asked_filters
 from tokenmill.layout import LOCK_FILE, OBJECTS_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.pipeline.arrivals import list_inputs
 from tokenmill.pipeline.build import Build
@@ -167,11 +167,11 @@ def train_candidate(build: Build) -> list[str]:
         counted, driver, pool = scratch / "counts", build.driver(), Threads(build.workers)
         driver.run(count(build.project, counted), pool)
         driver.run(train_vocab(root, trained, build.memory, counted, root / CANDIDATE_DIRECTORY), pool)
-    find = drop_list(root, params.source.drop, params.has_ids).finder
+    filters = asked_filters(root, params.source, params.has_ids)
     documents = (
         (shard.named_source or Path(shard.name).parent.as_posix(), batch)
         for shard in build.shards
-        for batch in good_batches(shard, params.source, find)
+        for batch in good_batches(shard, params.source, filters)
     )
     found = compare(Tokenizer.load(root / TOKENIZER_DIRECTORY), Tokenizer.load(root / CANDIDATE_DIRECTORY), documents)
     with write_atomic(root / CANDIDATE_DIRECTORY / "comparison.json") as path:
@@ -226,8 +226,8 @@ def _manifest_before(root: Path, name: str | None) -> Manifest | None:
 def _drift(build: Build, manifest: Manifest, before: Manifest | None) -> Drift:
     params, added = build.params, new_shards(manifest, before)
     shards = [shard for shard in build.shards if shard.name in added][:_SCRIPT_SHARDS_MAX]
-    find = drop_list(build.root, params.source.drop, params.has_ids).finder
-    firsts = (next(good_batches(one, params.source, find), None) for one in shards)
+    filters = asked_filters(build.root, params.source, params.has_ids)
+    firsts = (next(good_batches(one, params.source, filters), None) for one in shards)
     texts = (batch.texts for batch in firsts if batch is not None)
     return measure(read_card(build.root / TOKENIZER_DIRECTORY), build.root / TOKENS_DIRECTORY, manifest, added, texts)
 

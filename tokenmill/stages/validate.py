@@ -15,8 +15,8 @@ from tokenmill.checks.manifest_checks import wrong_inputs, wrong_sources
 from tokenmill.checks.row_checks import n_sampled
 from tokenmill.checks.set_checks import SetPartFacts, SetStore
 from tokenmill.checks.subject import NO_DROP, Inputs, RightFile, Subject
-from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import starts_of
+from tokenmill.corpus.filter import Filters, as_key
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.entries import OutputShard, TableFile
 from tokenmill.dataset.manifest import Manifest, read_manifest
@@ -32,7 +32,7 @@ from tokenmill.layout import (
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.unit_content import content
-from tokenmill.pipeline.unit_drops import drop_lists
+from tokenmill.pipeline.unit_filters import unit_filters
 from tokenmill.process_memory import give_memory_back
 from tokenmill.report import drawing
 from tokenmill.report.collect import Reported
@@ -52,7 +52,7 @@ def validate(project: Project) -> Stage:
 
     For every document: it is in its place, its ids are in range and decode to its bytes, and the tokens around it are there and
     nowhere else. For every file: the digests and sums match the manifest, and a sample of documents has the ids that other engines
-    give. The tables are derived again and must be equal, so no file holds a document that source.drop names. A file that passed
+    give. The tables are derived again and must be equal, so no file holds a document that filters leave out. A file that passed
     with the same documents and tokenizer is not checked again. Raises ValidationError, also for a gate that does not hold,
     CorpusError and UnitsError.
     """
@@ -66,8 +66,8 @@ def validate(project: Project) -> Stage:
     stored: list[OutputShard | TableFile] = [*manifest.shards, *manifest.set_files()]
     for stored_file in stored:
         raise_first(wrong_stored(subject, stored_file), TOKENS_DIRECTORY)
-    drops = yield from drop_lists(project)
-    tasks = _tasks(subject, project, drops, golden_engines)
+    filters = yield from unit_filters(project)
+    tasks = _tasks(subject, project, filters, golden_engines)
     done = yield from do(Round("validate", tasks, FileFacts))
     right = []
     for task, one in zip(tasks, done, strict=True):
@@ -140,9 +140,9 @@ def _wrong_documents(manifest: Manifest, project: Project) -> Iterator[Finding]:
 
 
 def _tasks(
-    subject: Subject, project: Project, drops: Mapping[str, DropList], engines: Mapping[str, Encode]
+    subject: Subject, project: Project, filters: Mapping[str, Filters], engines: Mapping[str, Encode]
 ) -> list[FileTask]:
-    """The checks of the units' files. `drops`: the documents to leave out of each unit, by its name. `engines`: what `check_golden`
+    """The checks of the units' files. `filters`: those of each unit, by its name. `engines`: what `check_golden`
     gave."""
     import tiktoken
     import tokenizers
@@ -157,18 +157,18 @@ def _tasks(
     }
     tasks = []
     for unit in project.units:
-        entry, drop = entries[unit.output], drops[unit.name]
+        entry = entries[unit.output]
         file = DocumentsFile(
             entry=entry,
             tokens=subject.folder / entry.name,
             unit=unit,
-            rules=DocumentRules(project.params.source, project.memory.limits, drop.finder),
+            rules=DocumentRules(project.params.source, project.memory.limits, filters[unit.name]),
             judge=judges[entry.name],
             sample=_sample(unit, entry, project.params.validate_.sample_documents),
             group_column=None if manifest.files is None else manifest.files.split_group,
             tables=None,
         )
-        key = _key(unit, file, drop, decides)
+        key = _key(unit, file, decides)
         tasks.append(FileTask(name=unit.name, key=key, unit=unit, seen=project.seen(unit), file=file))
     return tasks
 
@@ -179,7 +179,7 @@ def _sample(unit: Unit, entry: OutputShard, sample_documents: int) -> set[int]:
     return set(random.Random(f"{_SEED} {unit.output}").sample(range(entry.n_documents), n_drawn))
 
 
-def _key(unit: Unit, file: DocumentsFile, drop: DropList, decides: Mapping[str, Any]) -> str:
+def _key(unit: Unit, file: DocumentsFile, decides: Mapping[str, Any]) -> str:
     """The key of a file's check: everything that decides what it finds and derives. `decides`: what decides it in every file."""
     judge, source = file.judge, file.rules.source
     return unit_key(
@@ -187,7 +187,6 @@ def _key(unit: Unit, file: DocumentsFile, drop: DropList, decides: Mapping[str, 
         content=content(unit, with_rows=unit.source.id_column is None),
         tokens=file.entry.sha256,
         bad=[rows.n_bad for rows in file.entry.rows],
-        drop=drop.as_key(),
         source=unit.source.reading.as_key(),
         on_bad=[source.on_bad_document, source.on_bad_shard],
         tokenizer=[judge.tokenizer.digest, judge.tokenizer.engine],
@@ -196,6 +195,7 @@ def _key(unit: Unit, file: DocumentsFile, drop: DropList, decides: Mapping[str, 
         group=file.group_column,
         **({"keep": unit.source.keep_columns} if unit.source.keep_columns else {}),
         engines=list(judge.engines),
+        **as_key(file.rules.filters),
         **decides,
     )
 

@@ -116,7 +116,7 @@ def take_sample(work: Work, scratch: Path, size: SampleSize) -> Sample | None:
         return None
     tokenizer = _tokenizer(work, scratch)
     start_s = time.perf_counter()
-    strata = read_sample(shards, Reader(project.params.source, project.memory.limits, project.read_drop_list()), size)
+    strata = read_sample(shards, Reader(project.params.source, project.memory.limits, project.read_filters()), size)
     n_read = sum(batch.text_bytes for stratum in strata for excerpt in stratum.excerpts for batch in excerpt.batches)
     seconds = defaultdict(float, read=_rate(start_s, n_read))
     halves = _halves(strata, size)
@@ -252,7 +252,7 @@ def _encode(
             for one in some:
                 n_tokens = sum(_added(files, one))
                 stratum.tokens.append(Observed(one.batch.text_bytes, n_tokens))
-        none_left_out = GoodDocuments(unit, project.params.source, project.memory.limits, advance_nothing, None)
+        none_left_out = GoodDocuments(unit, project.params.source, project.memory.limits, advance_nothing, {})
         facts = files.finish(none_left_out, [sum(len(one.batch.texts) for one in some)])
         sample.written_bytes += facts.text_bytes
         sample.n_rows += sum(facts.piece_rows)

@@ -4,13 +4,12 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from tokenmill.config.source_params import Source
-from tokenmill.corpus.drop import DropList
-from tokenmill.corpus.dropped import without
+from tokenmill.corpus.filter import Filters, left_out
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.other_kinds import head_of, may_be_text
 from tokenmill.corpus.parquet_files import read_metadata
@@ -39,22 +38,22 @@ class SampleSize(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """How documents are read. `drops`: the documents to leave out."""
+    """How documents are read, and which ones are left out."""
 
     source: Source
     limits: Limits
-    drops: DropList
+    filters: Filters
 
     def batches(self, shard: Shard, part: ShardRange | None) -> Iterator[Batch]:
         """The documents of a shard, or of a part of it, as a build reads them. Raises CorpusError and DamagedError."""
 
-        def without_dropped(row: int, texts: pa.LargeStringArray, ids: Any) -> pa.LargeStringArray:
-            return without(texts, [one.row - row for one in self.drops.find(shard.name, row, texts, ids)])
+        def leave_out(batch: Batch) -> list[int]:
+            return [*left_out(self.filters, shard.name, batch)]
 
         assert shard.source is not None
         on_bad = (lambda _: None) if self.source.on_bad_document == "quarantine" else None
         limits = replace(self.limits, batch_bytes=BATCH_BYTES)
-        return read_batches(shard, shard.source.reading, part, on_bad, limits, without_dropped)
+        return read_batches(shard, shard.source.reading, part, on_bad, limits, leave_out)
 
 
 @dataclass(frozen=True, eq=False)  # a key of dictionaries, by identity

@@ -1,6 +1,7 @@
-"""Finds the lines of source.drop that concern each unit, so that a new line redoes only the units with its documents."""
+"""The filters of each unit. Of source.drop, these are the lines that concern it, so that a new line redoes only the units with its
+documents."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,8 @@ import pyarrow as pa
 
 from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
-from tokenmill.corpus.drop import DropLine, DropList, DropParts, DroppedDocument
+from tokenmill.corpus.drop import DropLine, DropList, DropParts
+from tokenmill.corpus.filter import DroppedDocument, Filters
 from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.text_digests import text_digests, text_keys
@@ -46,7 +48,7 @@ class DocumentsTask(Task[DocumentFacts], frozen=True, kw_only=True):
         assert self.unit is not None
         none = pa.array([], pa.binary(32))
         ids, texts = [text_keys(none)], [text_keys(none)]
-        for batch in GoodDocuments(self.unit, self.source, self.limits, advance, None):
+        for batch in GoodDocuments(self.unit, self.source, self.limits, advance, {}):
             texts.append(text_keys(text_digests(batch.digested)))
             if batch.ids is not None:
                 ids.append(text_keys(text_digests(batch.ids)))
@@ -56,15 +58,16 @@ class DocumentsTask(Task[DocumentFacts], frozen=True, kw_only=True):
         return DocumentFacts(sum(map(len, texts)))
 
 
-def drop_lists(project: Project) -> Rounds[dict[str, DropList]]:
-    """The lines of source.drop that may match documents of each unit, by the unit's name.
+def unit_filters(project: Project) -> Rounds[dict[str, Filters]]:
+    """The filters of each unit, by the unit's name, with the lines of source.drop that may match its documents.
 
     The digests of ids and texts come from the unit store, so only new and changed units are read; without source.drop, none. Raises
     CorpusError and UnitsError.
     """
-    units, whole = project.units, project.read_drop_list()
-    if not whole.lines:
-        return {unit.name: whole for unit in units}
+    units, filters = project.units, project.read_filters()
+    whole = filters.get("drop")
+    if not isinstance(whole, DropList):
+        return {unit.name: filters for unit in units}
     keys = _keys(units)
     # Bad documents are reported by the stages that need them.
     lenient = project.params.source.model_copy(update={"on_bad_document": "quarantine", "on_bad_shard": "quarantine"})
@@ -77,15 +80,17 @@ def drop_lists(project: Project) -> Rounds[dict[str, DropList]]:
     ]
     done = yield from do(Round("documents", tasks, DocumentFacts))
     parts = DropParts(whole)
-    return {unit.name: _of_unit(parts, one.folder) for unit, one in zip(units, done, strict=True)}
+    return {unit.name: _of_unit(filters, parts, one.folder) for unit, one in zip(units, done, strict=True)}
 
 
 def lines_without_documents(
-    whole: DropList, drops: Mapping[str, DropList], dropped: Iterable[DroppedDocument]
+    whole: DropList, of_units: Iterable[Filters], dropped: Iterable[DroppedDocument]
 ) -> list[DropLine]:
-    """The lines of the list that match no document, in order. `dropped`: the documents that were left out. A line with both an id
+    """The lines of the list that match no document, in order. `of_units`: the filters of each unit. `dropped`: the
+    documents that were left out. A line with both an id
     and a digest matches only a document that has both."""
-    used = {line for some in drops.values() for line in some.lines}
+    lists = (filters.get("drop") for filters in of_units)
+    used = {line for some in lists if isinstance(some, DropList) for line in some.lines}
     named = {(one.id, one.sha256) for one in dropped}
     return [
         line
@@ -104,6 +109,8 @@ def _keys(units: Sequence[Unit]) -> dict[str, str]:
     }
 
 
-def _of_unit(parts: DropParts, folder: Path) -> DropList:
+def _of_unit(filters: Filters, parts: DropParts, folder: Path) -> Filters:
+    """The filters with those lines of source.drop that may match documents of the unit with this folder; without any, none."""
     ids, texts = (np.load(folder / name, allow_pickle=False) for name in (_IDS_FILE, _TEXTS_FILE))
-    return parts.of_unit(ids, texts)
+    listed = parts.of_unit(ids, texts)
+    return {name: listed if name == "drop" else one for name, one in filters.items() if name != "drop" or listed.lines}
