@@ -13,6 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.conftest import REPOSITORY, Project
+from tokenmill.filters import filter_folders
 from tokenmill.layout import DOCUMENT_STAGES
 from tokenmill.pipeline.code_digest import AFTER_UNITS, MODULES, READER, ROOMS, code_digest, output_digest, unit_modules
 from tokenmill.pipeline.normal_form import normal_form
@@ -76,7 +77,8 @@ def test_a_stage_depends_on_every_room_that_it_imports_and_that_decides_bytes(st
         == {*ROOMS[stage], *AFTER_UNITS.get(stage, ())} & DECIDING
     )
     named = {dep for dep in STAGES[stage]["deps"] if not dep.startswith("data/") and dep != LOCK}
-    rooms = (*ROOMS[stage], *AFTER_UNITS.get(stage, ()), *modules_of(stage))
+    rooms = [*ROOMS[stage], *AFTER_UNITS.get(stage, ()), *modules_of(stage)]
+    rooms += filter_folders() if stage in DOCUMENT_STAGES else []
     of_reader = {f"reader/tokenmill_reader/{name}" for name in READER[stage]}
     assert named == {f"tokenmill/{room}" for room in rooms} | of_reader | CORE
 

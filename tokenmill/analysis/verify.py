@@ -25,10 +25,12 @@ from tokenmill.checks.subject import RightFile, Subject
 from tokenmill.config.source_params import Source
 from tokenmill.console import Progress, progress
 from tokenmill.corpus.dropped import DROPPED_FILE, RecordedRows
+from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.dataset.entries import TableFile
 from tokenmill.dataset.manifest import Manifest, read_manifest
-from tokenmill.errors import ValidationError
+from tokenmill.errors import ParamsError, ValidationError
+from tokenmill.filters import filters_of
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY
 from tokenmill.rounds import Round, Rounds, T, Task
 from tokenmill.storage.unit_store import Done
@@ -167,7 +169,9 @@ def _check_files(
                 subject = replace(subject, inputs=inputs)
             dropped, of_dropped = dropped_documents(subject)
             verdict.add([*of_dropped, *of_inputs])
-            files = _files(subject, options, dropped)
+            filters, of_filters = _recorded_filters(manifest, dropped)
+            verdict.add(of_filters)
+            files = _files(subject, options, filters)
             folders = [scratch / str(i) for i in range(len(files))]
             run = _FileChecks(subject, remote, dropped is not None, ended, now)
             done = []
@@ -186,10 +190,24 @@ def _check_files(
     verdict.checked = _numbers(manifest, options, [facts for facts in done if facts], list(engines))
 
 
-def _files(subject: Subject, options: VerifyOptions, dropped: Dropped | None) -> list[DocumentsFile]:
+def _recorded_filters(manifest: Manifest, dropped: Dropped | None) -> tuple[Filters, list[NotChecked]]:
+    """What left documents out of the dataset: the filters that the manifest names, judged again, and else the rows of
+    dropped.parquet. Also what cannot be judged again."""
+    again: Filters = {}
+    not_checked = []
+    try:
+        again = filters_of(manifest.filters)
+    except ParamsError as error:
+        not_checked.append(NotChecked(f"whether the filters of {MANIFEST_FILE} left the right documents out: {error}"))
+    rows = {shard: [one for one in some if one.by not in again] for shard, some in (dropped or {}).items()}
+    recorded: Filters = {DROPPED_FILE: RecordedRows(rows)} if any(rows.values()) else {}
+    return {**recorded, **again}, not_checked
+
+
+def _files(subject: Subject, options: VerifyOptions, filters: Filters) -> list[DocumentsFile]:
     """The files of documents that are there, as they are to be checked."""
     manifest, judges, there = subject.manifest, judges_of(subject), set(subject.names)
-    rules = DocumentRules(_LENIENT, UNBOUNDED, {DROPPED_FILE: RecordedRows(dropped)} if dropped else {})
+    rules = DocumentRules(_LENIENT, UNBOUNDED, filters)
     sample = _sample(manifest, options.sample_documents, options.seed)
     return [
         DocumentsFile(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from tokenmill.checks.findings import BUILD, FORCE, Finding, NotChecked, of_error
 from tokenmill.checks.subject import Subject
 from tokenmill.checks.table_checks import TABLES
-from tokenmill.corpus.drop import DropLine, DropList
+from tokenmill.corpus.drop import BY, DropLine, DropList
 from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
 from tokenmill.corpus.filter import DroppedDocument
 from tokenmill.dataset.manifest import Manifest
@@ -48,10 +48,11 @@ def wrong_dropped(subject: Subject, dropped: Dropped | None, scratch: Path) -> I
         return
     place = f"../{subject.tables.name}/{DROPPED_FILE}"
     yield from _not_as_in_manifest(place, subject.manifest, dropped)
-    lists = [(DROPPED_FILE, list_of_dropped(dropped))]
+    by_list = listed(dropped)
+    lists = [(DROPPED_FILE, list_of_dropped(by_list))]
     if subject.inputs is not None and subject.inputs.drop is not None:
         lists.append((subject.inputs.drop_name, subject.inputs.drop))
-        yield from _not_in_list(place, subject.inputs.drop_name, subject.inputs.drop, dropped)
+        yield from _not_in_list(place, subject.inputs.drop_name, subject.inputs.drop, by_list)
     made, found = scratch / TABLES / DOCUMENTS_FILE, subject.tables / DOCUMENTS_FILE
     index = made if subject.inputs is not None and made.exists() else found
     if not index.exists() or not any(some.lines for _, some in lists):
@@ -76,6 +77,12 @@ def _not_as_in_manifest(place: str, manifest: Manifest, dropped: Dropped) -> Ite
             where = f"{rows.name} in rows {rows.first_row:,} to {end - 1:,}"
             what = f"holds {n_found:,} documents of {where}; {MANIFEST_FILE} says {rows.n_dropped:,}."
             yield Finding(place, None, what, FORCE)
+
+
+def listed(dropped: Dropped) -> Dropped:
+    """The documents that lines of a drop list left out, without those that other filters did."""
+    by_list = {shard: [one for one in some if one.by in BY] for shard, some in dropped.items()}
+    return {shard: some for shard, some in by_list.items() if some}
 
 
 def list_of_dropped(dropped: Dropped) -> DropList:

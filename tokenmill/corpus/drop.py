@@ -22,6 +22,9 @@ from tokenmill.errors import CorpusError, PointerError, of_the_machine
 from tokenmill.storage.contents import HEAD_BYTES, content_of
 from tokenmill_reader.regular_files import open_regular
 
+BY = frozenset({"id", "digest", "id and digest"})
+"""How lines identify documents: the values of `by` in dropped.parquet that come from a list."""
+
 _COLUMNS = ("id", "digest", "reason")
 _SHA256 = re.compile("[0-9a-fA-F]{64}")
 _SHA256_BYTES = 32
@@ -38,7 +41,7 @@ class DropLine(NamedTuple):
 
     @property
     def by(self) -> str:
-        """How the line identifies documents: "id", "digest", or "id and digest"."""
+        """How the line identifies documents, one of BY."""
         return " and ".join(name for name, value in (("id", self.id), ("digest", self.sha256)) if value is not None)
 
 

@@ -95,7 +95,10 @@ class Manifest(Record):
     n_tokens: int
     text_bytes: int
     n_bad: int = Field(description="documents in the quarantine; those of damaged input files are not counted")
-    n_dropped: dict[str, int] = Field(default={}, description="documents that source.drop left out, by reason")
+    n_dropped: dict[str, int] = Field(default={}, description="documents that filters left out, by reason")
+    filters: dict[str, Any] = Field(
+        default={}, description="the filters that left documents out, with their values; not there without"
+    )
     quarantine_sha256: str = Field(description="of data/quarantine/quarantine.parquet")
     source: ReadingEntry | None = Field(
         default=None, description="how documents were read; null with named sources, and in format 3"
@@ -180,8 +183,7 @@ class Manifest(Record):
     def _not_written(self) -> dict[str, Any]:
         """The fields that manifest.json leaves out, in the form of pydantic's `exclude`."""
         left_out: dict[str, Any] = {} if self.sources else {"inputs": {"__all__": {"source"}}}
-        if not self.mixture:
-            left_out["mixture"] = True
+        left_out |= {name: True for name in ("filters", "mixture") if not getattr(self, name)}
         if self.format_version < 10:
             left_out["tokenizer_files"] = True
         of_shards: dict[str, Any] = {"tokens_sha256": True} if self.format_version < 9 else {}

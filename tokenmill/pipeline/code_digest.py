@@ -1,9 +1,10 @@
 """The digest of the code that makes a stage's outputs, so that outputs of other code are never reused.
 
 A stage depends on whole rooms, the folders of tokenmill/ that decide bytes, on its own modules in tokenmill/stages/, whose names
-begin with the stage's, on a module of config/ that decides bytes, and on what it shares with the reader of datasets. The rest
-decides how a build runs but not what it makes, so a change there makes no output stale. Nor does a mended comment, docstring or
-test, because the digest is over the code alone, nor a module that moves to another folder of these rooms.
+begin with the stage's, on a module of config/ that decides bytes, and on what it shares with the reader of datasets. The stages
+that read documents depend on the features that filter them, too. The rest decides how a build runs but not what it makes, so a
+change there makes no output stale. Nor does a mended comment, docstring or test, because the digest is over the code alone, nor a
+module that moves to another folder of these rooms.
 """
 
 import functools
@@ -13,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tokenmill import _core
+from tokenmill.filters import filter_folders
 from tokenmill.layout import DOCUMENT_STAGES
 from tokenmill.pipeline.normal_form import content_digests
 
@@ -101,7 +103,8 @@ def _digest(stage: str, rooms: Sequence[str], package: Path, versions: Mapping[s
 def _modules(stage: str, rooms: Sequence[str], package: Path) -> list[Path]:
     modules = [package / name for name in MODULES]
     modules += list((package / "stages").glob(f"{stage.replace('-', '_')}*.py"))
-    for room in rooms:
+    of_filters = filter_folders() if stage in DOCUMENT_STAGES else []
+    for room in (*rooms, *of_filters):
         modules += [path for suffix in _SUFFIXES for path in (package / room).rglob(f"*{suffix}")]
     reader = package.parent / "tokenmill_reader"
     for name in READER[stage]:

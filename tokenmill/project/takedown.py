@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from tokenmill.artifacts.golden import GOLDEN_FILE
-from tokenmill.checks.dropped_checks import Dropped, list_of_dropped
+from tokenmill.checks.dropped_checks import Dropped, list_of_dropped, listed
 from tokenmill.config.params import Params
 from tokenmill.corpus.drop import DropList, drop_list
 from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
@@ -110,7 +110,7 @@ def takedown(root: Path, params: Params) -> Takedown | None:
     dropped: Dropped = {}
     unread = []
     try:
-        dropped = read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE)
+        dropped = listed(read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE))
     except ValidationError as error:
         unread.append(f"the input files ({str(error).removesuffix('.')})")
     if not asked.lines and not dropped:

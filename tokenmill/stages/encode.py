@@ -155,7 +155,8 @@ def _tell_left_out(project: Project, manifest: Manifest, corpus: EncodedCorpus, 
         )
     if n_dropped:
         reasons = ", ".join(f"{reason} {n:,}" for reason, n in n_dropped.items())
-        say(f"encode: left out {sum(n_dropped.values()):,} documents by source.drop: {reasons}")
+        names = " and ".join(f"source.{name}" for name in project.read_filters())
+        say(f"encode: left out {sum(n_dropped.values()):,} documents by {names}: {reasons}")
     listed, place = project.read_drop_list(), project.params.source.drop
     dropped = read_dropped(project.root / TABLES_DIRECTORY / DROPPED_FILE) if n_dropped else {}
     if idle := lines_without_documents(listed, filters.values(), chain.from_iterable(dropped.values())):

@@ -21,7 +21,9 @@ from tokenmill.corpus.units import Unit
 from tokenmill.dataset.entries import OutputShard, TableFile
 from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.dataset.tables import UNIT_INDEX_FILE
+from tokenmill.filters import asked_values
 from tokenmill.layout import (
+    PARAMS_FILE,
     QUARANTINE_DIRECTORY,
     SCRATCH_DIRECTORY,
     TABLES_DIRECTORY,
@@ -132,6 +134,8 @@ def _wrong_documents(manifest: Manifest, project: Project) -> Iterator[Finding]:
     """Checks that the dataset is of the project's documents, as they are cut into units here."""
     yield from wrong_inputs(manifest, {shard.name: sha256 for shard, sha256 in project.corpus.sha256.items()})
     yield from wrong_sources(manifest, project.corpus.sha256)
+    if manifest.filters != (asked := asked_values(project.params.source)):
+        yield in_manifest(f"filters: expected {asked}, as in {PARAMS_FILE}; found {manifest.filters}.")
     entries = dict(manifest.outputs())
     for unit in project.units:
         named = entries[unit.output].pieces if unit.output in entries else None
