@@ -50,6 +50,12 @@ def test_batches_and_slices_have_the_digest_of_the_whole(lists: list[list[int]],
     assert digest_of(whole.slice(0, at), whole.slice(at)) == digest_of(whole)
 
 
+def test_a_batch_without_documents_decides_nothing() -> None:
+    """A file of conversations that are all left out has such a batch when it is written, and none when it is read."""
+    assert digest_of(rows_of([], [])) == digest_of()
+    assert digest_of(rows_of([], []), rows_of([[1]], [[0]])) == digest_of(rows_of([[1]], [[0]]))
+
+
 def test_documents_that_differ_have_other_digests() -> None:
     found = [digest_of(rows_of(lists)) for lists in ([], [[]], [[], []], [[1], [2]], [[1, 2]], [[], [1, 2]], [[2, 1]])]
     found += [digest_of(rows_of([[1, 2]], [masks])) for masks in ([0, 1], [1, 0])]
