@@ -144,6 +144,12 @@ def left_out_and_kept(project: Project) -> None:
     )
 
 
+def short_ones_left_out(project: Project) -> None:
+    documents(project, "a.jsonl")
+    project.write("b.jsonl", ["", "🙂🙂", "e\u0301e\u0301", "long enough"])
+    project.set(source__min_chars=4)
+
+
 def imported_of_bytes(project: Project) -> None:
     documents(project, "a.jsonl")
     small_tokenizer(project.root / "words")
@@ -220,6 +226,7 @@ PROJECTS: dict[str, Callable[[Project], None]] = {
         pairs,
         prompts,
         left_out_and_kept,
+        short_ones_left_out,
         imported_of_bytes,
         imported_of_characters,
         imported_of_the_library,

@@ -161,6 +161,8 @@ ONE_OF_EACH_ROOM = {path.split("/")[0]: path for path in sorted(CODE)}
 
 def stages_of(path: str) -> set[str]:
     """The stages that a file of the package decides."""
+    if path.rpartition("/")[0] in filter_folders():
+        return {*DOCUMENT_STAGES}
     return {stage for stage in STAGES if path.split("/")[0] in ROOMS[stage] or path in modules_of(stage)}
 
 

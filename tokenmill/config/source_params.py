@@ -198,6 +198,14 @@ class Source(Section):
         "drop.csv",
         min_length=1,
     )
+    min_chars: int = key(
+        0,
+        "documents with fewer Unicode characters than this are left out. A conversation has those of the contents of its messages, "
+        "joined by line ends, as they are counted; 0: none are left out",
+        "20",
+        ge=0,
+        lt=2**63,
+    )
 
     @field_validator("unit_bytes_max")
     @classmethod

@@ -29,7 +29,9 @@ PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "upload": "tokenmill.features.share.commands:add_commands",
             "view": "tokenmill.features.view.commands:add_commands",
         },
-        "filters": {},  # what makes the filter of the value that `source` has under its name, unless that is null or 0
+        "filters": {  # what makes the filter of the value that `source` has under its name, unless that is null or 0
+            "min_chars": "tokenmill.features.min_chars.filter:MinChars",
+        },
     }
 )
 """By door, and then by name, the part as "module:object"."""

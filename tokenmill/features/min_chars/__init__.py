@@ -1,0 +1,1 @@
+"""source.min_chars: short documents are left out."""
