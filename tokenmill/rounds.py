@@ -71,14 +71,12 @@ class Round(NamedTuple, Generic[F]):
     """Tasks that can run at the same time. Tasks with the same key run once.
 
     `facts`: the type of their facts. `is_acceptable`: whether a stored result may be used; otherwise the task runs again.
-    `is_forced`: whether a build with --force runs tasks whose results are stored.
     """
 
     name: str
     tasks: Sequence[Task[F]]
     facts: type[F]
     is_acceptable: Callable[[F], bool] = is_always_acceptable
-    is_forced: bool = True
 
 
 Stage = Generator[Round[Any], list[Done[Any]], StageSummary]

@@ -114,6 +114,14 @@ def test_null_stands_for_the_smallest_file_that_readers_like_and_old_projects_ke
     assert load_params(path).encode.part_bytes == part_bytes
 
 
+def test_vocabulary_sizes_to_encode_with_are_deprecated(tmp_path: Path) -> None:
+    path = changed(tmp_path, "  vocab_sizes: []\n  begin", "  vocab_sizes: [8192]\n  begin")
+    with pytest.warns(
+        TokenmillDeprecationWarning, match=r"^encode.vocab_sizes: .*\{from: PROJECT/data/tokenizer/8192\}"
+    ):
+        assert load_params(path).encode.vocab_sizes == [8192]
+
+
 def test_a_key_that_is_deprecated_is_read_with_a_warning_that_names_the_version_without_it(tmp_path: Path) -> None:
     path = changed(tmp_path, "  weights: {}", "  approximate: null\n  weights: {}")
     with pytest.warns(

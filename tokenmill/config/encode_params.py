@@ -1,5 +1,6 @@
 """The section encode of params.yaml: the dataset and its files for training jobs."""
 
+import warnings
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
@@ -15,8 +16,9 @@ from tokenmill.config.record import as_yaml
 from tokenmill.config.section import Section, key
 from tokenmill.config.source_params import SourceName
 from tokenmill.config.sources import DocumentSource
+from tokenmill.errors import TokenmillDeprecationWarning
 from tokenmill.format_facts import FORMATS
-from tokenmill.layout import hub_split
+from tokenmill.layout import TOKENIZER_DIRECTORY, hub_split
 from tokenmill.special_tokens import SpecialTokensInText
 
 SplitName = SourceName
@@ -140,8 +142,8 @@ class Encode(Section):
     )
     vocab_sizes: list[Annotated[int, Field(gt=0)]] = key(
         [],
-        "sizes of train_vocab.vocab_sizes: the documents are also encoded with each of these tokenizers, in the same reading, into "
-        "data/vocab_sizes/SIZE, which must be an output of encode in dvc.yaml, too",
+        "deprecated, make a project for each size: sizes of train_vocab.vocab_sizes, with whose tokenizers the documents are also "
+        "encoded, into data/vocab_sizes/SIZE, which must be an output of encode in dvc.yaml, too",
         "[8192]",
     )
     begin_of_document: str | None = key(
@@ -184,6 +186,14 @@ class Encode(Section):
         if len(set(values)) < len(values):
             raise ValueError(f"found {values}; allowed: each of them once")
         return values
+
+    @field_validator("vocab_sizes")
+    @classmethod
+    def _of_one_size(cls, sizes: list[int]) -> list[int]:
+        if sizes:
+            fix = f"Make a project for each size, with tokenizer: {{from: PROJECT/{TOKENIZER_DIRECTORY}/{sizes[0]}}}."
+            warnings.warn(TokenmillDeprecationWarning("encode.vocab_sizes", "0.5.0", fix), stacklevel=2)
+        return sizes
 
     @field_validator("splits")
     @classmethod

@@ -65,7 +65,7 @@ class Driver:
             round.is_acceptable,
             self.root,
             self.store,
-            self.force and round.is_forced,
+            self.force,
             self.unit_timeout_s,
             advance_nothing,
         )

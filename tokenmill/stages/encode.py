@@ -1,7 +1,7 @@
 """encode: documents and tokenizer → token dataset."""
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -39,7 +39,7 @@ UnitFilters = Mapping[str, Filters]
 def encode(project: Project) -> Stage:
     """Encodes every unit into one Parquet file of data/tokens/documents, and writes the manifest, the file sets, and data/tables.
     Bad documents, if params.yaml lets them pass, go to data/quarantine. Documents that filters leave out are listed. For each
-    of `encode.vocab_sizes` there is such a dataset in data/vocab_sizes, encoded in the same reading.
+    of `encode.vocab_sizes` there is such a dataset in data/vocab_sizes.
 
     Each directory appears atomically when the last unit is done. Raises CorpusError, ParamsError, TokenizerError, UnitsError.
     """
@@ -47,7 +47,7 @@ def encode(project: Project) -> Stage:
     filters = yield from unit_filters(project)
     main, others = read_encoders(root, params, project.cache_mb_max)
     _refuse_formats(project, [main, *others.values()])
-    corpus = yield from _encode_units(project, main, others.values(), filters)
+    corpus = yield from _encode_units(project, main, filters)
     folders = Folders(root / TOKENS_DIRECTORY, root / QUARANTINE_DIRECTORY, root / TABLES_DIRECTORY)
     manifest = yield from write_dataset(project, corpus, root / TOKENIZER_DIRECTORY, folders)
     yield from _write_sizes(project, others, filters)
@@ -73,15 +73,11 @@ def _refuse_formats(project: Project, encoders: Sequence[Encoder]) -> None:
         refuse_formats(formats, params, shape_of(files_of(params, encoder.tokenizer), shape))
 
 
-def _encode_units(
-    project: Project, encoder: Encoder, others: Iterable[Encoder], filters: UnitFilters, is_forced: bool = True
-) -> Rounds[EncodedCorpus]:
-    """Encodes all units. `others`: encoders whose missing units are made in the same reading. `is_forced`: see Round."""
+def _encode_units(project: Project, encoder: Encoder, filters: UnitFilters) -> Rounds[EncodedCorpus]:
+    """Encodes all units."""
     params, source, units = project.params.encode, project.params.source, project.units
     keys = encode_keys(units, params, encoder, filters)
-    keys_of_others = [(other, encode_keys(units, params, other, filters)) for other in others]
-    force = project.force and is_forced
-    if not force and not params.vocab_sizes:
+    if not project.force:
         _take_over(project, {keys[unit.name]: unit.source.keep_columns for unit in units})
     tasks = [
         EncodeTask(
@@ -90,18 +86,15 @@ def _encode_units(
             unit=unit,
             seen=project.seen(unit),
             encoder=encoder,
-            others=[(keys_of[unit.name], one) for one, keys_of in keys_of_others],
             source=source,
             filters=filters[unit.name],
             group_column=params.split_group,
             stop_token=None if params.chat is None else params.chat.stop_token,
             limits=project.memory.limits,
-            store=project.store,
-            force=force,
         )
         for unit in units
     ]
-    done = yield from do(Round("encode", tasks, EncodeFacts, partial(_is_within_limits, source), is_forced))
+    done = yield from do(Round("encode", tasks, EncodeFacts, partial(_is_within_limits, source)))
     return EncodedCorpus(encoder, tasks, done)
 
 
@@ -126,9 +119,7 @@ def _write_sizes(project: Project, encoders: Mapping[int, Encoder], filters: Uni
             remove_tree(left)
     for size, encoder in encoders.items():
         below = folder / str(size)
-        corpus = yield from _encode_units(
-            project, encoder, [], filters, is_forced=False
-        )  # with --force, the first pass made them
+        corpus = yield from _encode_units(project, encoder, filters)
         names = (TOKENS_DIRECTORY, QUARANTINE_DIRECTORY, TABLES_DIRECTORY)
         tokenizer = project.root / TOKENIZER_DIRECTORY / str(size)
         yield from write_dataset(project, corpus, tokenizer, Folders(*(below / Path(name).name for name in names)))

@@ -41,106 +41,80 @@ from tokenmill.rounds import Task
 from tokenmill.stages.encode_chat import check_stopped, is_sure
 from tokenmill.stages.encoder import Encoder
 from tokenmill.stages.refusals import refused_in
-from tokenmill.storage.unit_store import UnitStore, unit_key
+from tokenmill.storage.unit_store import unit_key
 
 
-class _Asked(NamedTuple):
-    """A batch to encode. `request`: its conversations, which a process renders; None if its documents are texts."""
+class _Request(NamedTuple):
+    """A batch to encode. `rendering`: that of its conversations, which a process does; None if its documents are texts."""
 
     batch: Batch
-    request: Request | None
+    rendering: Request | None
 
 
 class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
     """Encodes one unit into a file, with its document index and token counts.
 
-    `others`: further encoders with their keys; what of their results the unit store lacks is made in the same reading. `filters`:
-    say which documents are left out. `group_column`: the column whose value decides a document's split, or None. `stop_token`:
-    encode.chat.stop_token; None without chat.
+    `filters`: say which documents are left out. `group_column`: the column whose value decides a document's split, or None.
+    `stop_token`: encode.chat.stop_token; None without chat.
     """
 
     encoder: Encoder
-    others: Sequence[tuple[str, Encoder]]
     source: Source
     filters: Filters
     group_column: str | None
     stop_token: StopToken | None
     limits: Limits
-    store: UnitStore
-    force: bool
 
     def run(self, folder: Path, advance: Advance) -> EncodeFacts:
         """Writes the unit's files (see Task)."""
         assert self.unit is not None
-        further = [
-            (key, encoder) for key, encoder in self.others if self.force or self.store.find(key, EncodeFacts) is None
-        ]
-        encoders = [self.encoder, *(encoder for _, encoder in further)]
         documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.filters)
         piece_documents = np.zeros(len(self.unit.pieces), np.int64)
-        with ExitStack() as kept:
-            folders = [folder, *(kept.enter_context(self.store.new(key)) for key, _ in further)]
-            outputs = [UnitFiles(self.unit, one, its, self.limits) for one, its in zip(encoders, folders, strict=True)]
-            with ExitStack() as stack:
-                for output in outputs:
-                    output.open(stack, self._group_keys(), kept_of(self.unit, self.limits))
-                for one in stack.enter_context(closing(self._asked(documents, piece_documents))):
-                    n_tokens = self._add(outputs, one)
-                    advance(0, n_tokens)
-            facts = []
-            for output in outputs:
-                if output.answers is not None and is_sure(self.stop_token, output.answers):
-                    check_stopped(output.encoder.chat, self.stop_token, output.answers)  # fails before other units
-                facts.append(output.finish(documents, piece_documents.tolist()))
-            if further:
-                self.check_unchanged()  # run_task checks again, but only after these results are kept
-            for (key, _), its, fact in zip(further, folders[1:], facts[1:], strict=True):
-                self.store.keep(key, its, fact)
-        return facts[0]
+        files = UnitFiles(self.unit, self.encoder, folder, self.limits)
+        with ExitStack() as stack:
+            files.open(stack, self._group_keys(), kept_of(self.unit, self.limits))
+            for request in stack.enter_context(closing(self._requests(documents, piece_documents))):
+                with self._naming(request.batch):
+                    n_tokens = files.add(request.batch, request.rendering)
+                advance(0, n_tokens)
+        if files.answers is not None and is_sure(self.stop_token, files.answers):
+            check_stopped(files.encoder.chat, self.stop_token, files.answers)  # fails before other units
+        return files.finish(documents, piece_documents.tolist())
 
     def _group_keys(self) -> GroupKeys | None:
         assert self.unit is not None
         return None if self.group_column is None else GroupKeys(self.unit, self.group_column, self.limits)
 
-    def _asked(
+    def _requests(
         self, documents: Iterable[Batch], piece_documents: np.ndarray[Any, np.dtype[np.int64]]
-    ) -> Generator[_Asked]:
-        """The batches to encode, each with what its first encoder is asked to render: of conversations, the next batch is read and
+    ) -> Generator[_Request]:
+        """The batches to encode, each with what is asked of the chat encoder: of conversations, the next batch is read and
         rendered while one is encoded. Adds the numbers of documents to `piece_documents`."""
         chat = self.encoder.chat
-        held: _Asked | None = None
+        held: _Request | None = None
         try:
             for batch in documents:
                 piece_documents += batch.n_by_piece(len(piece_documents))
                 if chat is None:
-                    yield _Asked(batch, None)
+                    yield _Request(batch, None)
                     continue
                 with self._naming(batch):
                     samples = chat.samples(batch)
                 for some in samples:
                     assert some.messages is not None
                     before = held
-                    if before is not None and before.request is not None and not before.request.wait():
+                    if before is not None and before.rendering is not None and not before.rendering.wait():
                         yield before  # its process has more to render, and is asked for these afterwards
                         before = None
                     with self._naming(some):
-                        held = _Asked(some, chat.ask(some.messages, self.limits.rendering_bytes_max))
+                        held = _Request(some, chat.ask(some.messages, self.limits.rendering_bytes_max))
                     if before is not None:
                         yield before
             if held is not None:
                 yield held
         finally:
-            if held is not None and held.request is not None:
-                held.request.close()
-
-    def _add(self, outputs: Sequence["UnitFiles"], one: _Asked) -> int:
-        """Encodes a batch for every encoder. Gives the number of tokens of the first one, which takes what was rendered."""
-        first, *others = outputs
-        with self._naming(one.batch):
-            n_tokens = first.add(one.batch, one.request)
-            for output in others:
-                output.add(one.batch)
-        return n_tokens
+            if held is not None and held.rendering is not None:
+                held.rendering.close()
 
     @contextmanager
     def _naming(self, batch: Batch) -> Iterator[None]:

@@ -172,7 +172,7 @@ def find_work(root: Path, params: Params) -> Work:
         found = look_at_encode(project)
         encoded = {one.task.name: one for one in found if one.done is not None}
         finished = _sums([one.done for one in encoded.values() if one.done is not None])
-        if manifest is not None and not params.encode.vocab_sizes:
+        if manifest is not None:
             taken_over = _taken_over(manifest, {one.task.key: one.task.name for one in found if one.done is None})
             finished = finished.plus(_of_shards(taken_over.values()))
     finished_names = encoded.keys() | taken_over.keys()
