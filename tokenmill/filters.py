@@ -1,14 +1,18 @@
 """The filters that a project asks for, or that a manifest says a dataset was made with."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tokenmill.config.source_params import Source
 from tokenmill.corpus.drop import drop_list
-from tokenmill.corpus.filter import Filter, Filters
+from tokenmill.corpus.filter import Filter, Filters, Left
+from tokenmill.corpus.reader import Batch
 from tokenmill.errors import ParamsError
-from tokenmill.features import PARTS, load
+from tokenmill.features import PARTS, load, load_of_others, package_of, parts_of_others
+
+_OWN = frozenset({"drop", *PARTS["filters"]})
 
 
 def asked_filters(root: Path, source: Source, has_ids: bool) -> Filters:
@@ -19,26 +23,54 @@ def asked_filters(root: Path, source: Source, has_ids: bool) -> Filters:
 
 
 def asked_values(source: Source) -> dict[str, Any]:
-    """What params.yaml says of each filter of the table of features, by its name; only of those that it asks for."""
+    """The values of the filters that params.yaml asks for, by their names, without source.drop. Raises ParamsError for a filter of
+    tokenmill in source.filters."""
+    if own := source.filters.keys() & _OWN:
+        name = min(own)
+        raise ParamsError("source.filters", f"found {name!r}, a filter of tokenmill.", f"Set source.{name} instead.")
     values = {name: getattr(source, name) for name in PARTS["filters"]}
-    return {name: value for name, value in values.items() if value}
+    return {name: value for name, value in values.items() if value} | source.filters
 
 
 def filters_of(values: Mapping[str, Any]) -> dict[str, Filter]:
-    """The filters of the table with these names and values. Raises ParamsError for a name that is not there, or a value that the
-    filter refuses."""
+    """The filters with these names and values. Raises ParamsError for a name that neither tokenmill nor an installed package has,
+    or a value that its filter refuses, and UsageError for a package that cannot be imported."""
     filters: dict[str, Filter] = {}
+    others = parts_of_others("filters", _OWN) if values.keys() - PARTS["filters"].keys() else {}
     for name, value in values.items():
-        if name not in PARTS["filters"]:
-            known = ", ".join(PARTS["filters"]) or "none"
-            raise ParamsError(
-                "filters", f"found {name!r}; this tokenmill has: {known}.", "Install the one that has it."
-            )
         try:
-            filters[name] = load(PARTS["filters"][name])(value)
+            if name in PARTS["filters"]:
+                filters[name] = load(PARTS["filters"][name])(value)
+            elif name in others:
+                filters[name] = FilterOfPackage(package_of(others[name]), load_of_others(others[name])(value))
+            else:
+                known = ", ".join([*PARTS["filters"], *others])
+                fix = "Install the package that has it, or correct the name."
+                raise ParamsError("source.filters", f"found {name!r}; installed are: {known}.", fix)
         except (TypeError, ValueError) as error:
-            raise ParamsError(f"source.{name}", f"found {value!r:.80}: {error}.", "Correct it.") from None
+            raise ParamsError(param_of(name), f"found {value!r:.80}: {error}.", "Correct it.") from None
     return filters
+
+
+@dataclass(frozen=True)
+class FilterOfPackage:
+    """A filter that another package adds. `package`: its name and version, which join the keys of units."""
+
+    package: str
+    filter: Filter
+
+    def as_key(self) -> Any:
+        """All that decides which documents it leaves out (see Filter)."""
+        return [self.package, self.filter.as_key()]
+
+    def left_out(self, shard: str, batch: Batch) -> Mapping[int, Left]:
+        """The documents of a batch that it leaves out (see Filter)."""
+        return self.filter.left_out(shard, batch)
+
+
+def param_of(name: str) -> str:
+    """The key of params.yaml that asks for the filter with this name."""
+    return f"source.{name}" if name in _OWN else f"source.filters.{name}"
 
 
 def filter_folders() -> list[str]:

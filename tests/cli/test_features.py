@@ -59,7 +59,7 @@ def installed(tmp_path: Path) -> Project:
     """A folder that Python searches, with the package of the page of layers as it is installed."""
     page = (REPOSITORY / "docs/design/layers.md").read_text(encoding="utf-8")
     [entry] = re.findall(r"^hello = .greeting.commands:add_commands.$", page, flags=re.MULTILINE)
-    [module] = re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
+    [module, _] = re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
     folder = tmp_path / "site"
     (folder / "greeting").mkdir(parents=True)
     (folder / "greeting/commands.py").write_text(module, encoding="utf-8")

@@ -128,7 +128,7 @@ def _sha256(text: str) -> bytes:
 def test_a_manifest_with_another_value_is_refused(value: Any) -> None:
     with pytest.raises(ParamsError, match=r"source\.min_chars: found .*: expected a whole number of characters"):
         filters_of({"min_chars": value})
-    with pytest.raises(ParamsError, match="found 'other'; this tokenmill has: min_chars"):
+    with pytest.raises(ParamsError, match="found 'other'; installed are: min_chars"):
         filters_of({"other": 1})
 
 

@@ -29,7 +29,7 @@ from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.dataset.entries import TableFile
 from tokenmill.dataset.manifest import Manifest, read_manifest
-from tokenmill.errors import ParamsError, ValidationError
+from tokenmill.errors import ParamsError, UsageError, ValidationError
 from tokenmill.filters import filters_of
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY
 from tokenmill.rounds import Round, Rounds, T, Task
@@ -197,7 +197,7 @@ def _recorded_filters(manifest: Manifest, dropped: Dropped | None) -> tuple[Filt
     not_checked = []
     try:
         again = filters_of(manifest.filters)
-    except ParamsError as error:
+    except (ParamsError, UsageError) as error:
         not_checked.append(NotChecked(f"whether the filters of {MANIFEST_FILE} left the right documents out: {error}"))
     rows = {shard: [one for one in some if one.by not in again] for shard, some in (dropped or {}).items()}
     recorded: Filters = {DROPPED_FILE: RecordedRows(rows)} if any(rows.values()) else {}

@@ -1,14 +1,12 @@
 """The key encode.chat of params.yaml: how conversations become text, and which of their tokens are trained."""
 
-import math
 from datetime import date
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
-from tokenmill.config.record import as_yaml
 from tokenmill.config.section import Section, key
-from tokenmill.config.source_params import seen_by_dvc, share_or_number
+from tokenmill.config.source_params import PlainValue, seen_by_dvc, share_or_number
 
 MaskRule = Literal["assistant", "all", "last", "none"]  # which tokens of a conversation are trained
 Turns = Literal["together", "each", "pair"]  # one sample of a conversation, one for each trained message, two answers
@@ -26,15 +24,7 @@ def _is_variable(name: str) -> str:
     return seen_by_dvc(name)
 
 
-def _as_variable(value: object) -> object:
-    is_plain = value is None or isinstance(value, str | bool | int | float)
-    if not is_plain or (isinstance(value, float) and not math.isfinite(value)):
-        raise ValueError(f"found {as_yaml(value)}; allowed: a text, a finite number, true, false or null")
-    return value
-
-
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_is_variable)]
-VariableValue = Annotated[str | bool | int | float | None, BeforeValidator(_as_variable)]
 
 
 def _no_date_of_yaml(value: object) -> object:
@@ -105,7 +95,7 @@ class Chat(Section):
         "trained, too. unchecked: neither",
         "next",
     )
-    variables: dict[VariableName, VariableValue] = key({}, "variables for the template", "{enable_thinking: false}")
+    variables: dict[VariableName, PlainValue] = key({}, "variables for the template", "{enable_thinking: false}")
     date: Day | None = key(
         None, "the day that a template writes as today's; null: it may not write one", '"2025-01-31"'
     )

@@ -1,5 +1,6 @@
 """The sections source and sources of params.yaml: which documents are read, and how."""
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -94,6 +95,25 @@ KeptColumns = Annotated[
 
 SourcePair = Annotated[Pair | None, AfterValidator(_instead_of_others)]
 SourceTemplate = Annotated[Template | None, AfterValidator(_instead_of_others)]
+
+
+_NOT_IN_DVC = ("size", "nfiles")  # DVC ignores keys with these names in its run cache (treeverse/dvc#10296)
+
+
+def seen_by_dvc(name: str) -> str:
+    if name in _NOT_IN_DVC:
+        raise ValueError(f"found {name!r}; allowed: other names, since DVC overlooks changes below a key of this name")
+    return name
+
+
+def plain_value(value: object) -> object:
+    is_plain = value is None or isinstance(value, str | bool | int | float)
+    if not is_plain or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError(f"found {as_yaml(value)}; allowed: a text, a finite number, true, false or null")
+    return value
+
+
+PlainValue = Annotated[str | bool | int | float | None, BeforeValidator(plain_value)]
 
 
 class Source(Section):
@@ -206,6 +226,11 @@ class Source(Section):
         ge=0,
         lt=2**63,
     )
+    filters: dict[Annotated[str, AfterValidator(seen_by_dvc)], PlainValue] = key(
+        {},
+        "filters that other installed packages add, by their names, with the value that each takes",
+        "{shouting: 0.5}",
+    )
 
     @field_validator("unit_bytes_max")
     @classmethod
@@ -227,15 +252,6 @@ class Source(Section):
     def conversations(self) -> Conversations | None:
         """How rows become conversations; None if documents are texts."""
         return _conversations(self.messages_column, self.tools_column, self.template, self.pair)
-
-
-_NOT_IN_DVC = ("size", "nfiles")  # DVC ignores keys with these names in its run cache (treeverse/dvc#10296)
-
-
-def seen_by_dvc(name: str) -> str:
-    if name in _NOT_IN_DVC:
-        raise ValueError(f"found {name!r}; allowed: other names, since DVC overlooks changes below a key of this name")
-    return name
 
 
 SourceName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64), AfterValidator(seen_by_dvc)]

@@ -57,9 +57,9 @@ def parts_of_others(door: str, taken: Collection[str]) -> dict[str, "EntryPoint"
     parts: dict[str, EntryPoint] = {}
     for part in entry_points(group=f"tokenmill.{door}"):
         if part.name in taken or part.name in parts:
-            owner = "tokenmill" if part.name in taken else f"the package {_package_of(parts[part.name])}"
+            owner = "tokenmill" if part.name in taken else f"the package {_name_of(parts[part.name])}"
             raise UsageError(
-                f"the package {_package_of(part)} adds {part.name!r} to tokenmill.{door}, a name that {owner} has already. "
+                f"the package {_name_of(part)} adds {part.name!r} to tokenmill.{door}, a name that {owner} has already. "
                 "Uninstall that package, or ask its authors for another name."
             )
         parts[part.name] = part
@@ -72,10 +72,15 @@ def load_of_others(part: "EntryPoint") -> Any:
         return part.load()
     except (ImportError, AttributeError) as error:
         raise UsageError(
-            f"{part.value!r}, which the package {_package_of(part)} adds to {part.group}, cannot be imported: {error}. "
+            f"{part.value!r}, which the package {_name_of(part)} adds to {part.group}, cannot be imported: {error}. "
             "Install the version of that package that goes with this tokenmill, or uninstall it."
         ) from error
 
 
-def _package_of(part: "EntryPoint") -> str:
+def package_of(part: "EntryPoint") -> str:
+    """The name and the version of the package that adds a part."""
+    return _name_of(part) if part.dist is None else f"{part.dist.name} {part.dist.version}"
+
+
+def _name_of(part: "EntryPoint") -> str:
     return "of no name" if part.dist is None else part.dist.name

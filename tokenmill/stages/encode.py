@@ -14,6 +14,7 @@ from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.unit_output import EncodeFacts, take_over
 from tokenmill.file_sets.planned import documents_shape, shape_of
+from tokenmill.filters import param_of
 from tokenmill.layout import (
     QUARANTINE_DIRECTORY,
     TABLES_DIRECTORY,
@@ -146,7 +147,7 @@ def _tell_left_out(project: Project, manifest: Manifest, corpus: EncodedCorpus, 
         )
     if n_dropped:
         reasons = ", ".join(f"{reason} {n:,}" for reason, n in n_dropped.items())
-        names = " and ".join(f"source.{name}" for name in project.read_filters())
+        names = " and ".join(map(param_of, project.read_filters()))
         say(f"encode: left out {sum(n_dropped.values()):,} documents by {names}: {reasons}")
     listed, place = project.read_drop_list(), project.params.source.drop
     dropped = read_dropped(project.root / TABLES_DIRECTORY / DROPPED_FILE) if n_dropped else {}

@@ -1,0 +1,99 @@
+"""Filters of other packages leave documents out like those of tokenmill: the example of the page of layers does."""
+
+import re
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.conftest import REPOSITORY, Project
+from tokenmill.config.source_params import Source
+from tokenmill.corpus.drop import DropLine, DropList
+from tokenmill.corpus.filter import as_key, dropped_documents, left_out
+from tokenmill.corpus.reader import Batch
+from tokenmill.dataset.manifest import read_manifest
+from tokenmill.errors import ParamsError, UsageError
+from tokenmill.filters import asked_filters, filters_of
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that Python searches, with the package of the page of layers as it is installed."""
+    page = (REPOSITORY / "docs/design/layers.md").read_text(encoding="utf-8")
+    [entry] = re.findall(r"^shouting = .shouting.filter:Shouting.$", page, flags=re.MULTILINE)
+    [_, module] = re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
+    folder = tmp_path / "site"
+    (folder / "shouting").mkdir(parents=True)
+    (folder / "shouting/filter.py").write_text(module, encoding="utf-8")
+    (folder / "shouting-7.dist-info").mkdir()
+    (folder / "shouting-7.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: shouting\nVersion: 7\n")
+    _register(folder, entry.replace('"', ""))
+    monkeypatch.syspath_prepend(folder)
+    return folder
+
+
+def _register(folder: Path, *entries: str) -> None:
+    lines = "\n".join(["[tokenmill.filters]", *entries])
+    (folder / "shouting-7.dist-info/entry_points.txt").write_text(f"{lines}\n", encoding="utf-8")
+
+
+def test_a_filter_of_another_package_is_asked_for_by_its_name(
+    site: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write("c.jsonl", ["QUIET", "quiet", "Quiet, please"])
+    project.set(source__filters={"shouting": 0.5}, source__min_chars=1)
+    said = project.build().stderr
+    words = "source.min_chars and source.filters.shouting: min_chars 1, shouting 1"
+    assert f"encode: left out 2 documents by {words}" in said
+    manifest = read_manifest(project.root / "data/tokens")
+    assert manifest.filters == {"min_chars": 1, "shouting": 0.5}
+    assert manifest.n_dropped == {"min_chars": 1, "shouting": 1}
+    assert project.cli("verify").returncode == 0
+    monkeypatch.setattr("sys.path", [one for one in sys.path if one != str(site)])
+    done = project.cli("verify")
+    assert done.returncode == 2 and "not checked: whether the filters of manifest.json" in done.stdout
+    assert "found 'shouting'; installed are: min_chars" in project.cli("build", "--force").stderr
+
+
+def test_name_and_version_of_the_package_join_the_keys(site: Path) -> None:
+    filters = filters_of({"shouting": 0.5, "min_chars": 3})
+    assert as_key(filters) == {"drop": [], "filters": {"shouting": ["shouting 7", 0.5], "min_chars": 3}}
+    assert as_key({}) == {"drop": []}
+
+
+@pytest.mark.usefixtures("site")
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"min_chars": 3}, "source.filters: found 'min_chars', a filter of tokenmill. Set source.min_chars instead."),
+        ({"drop": "drop.csv"}, "source.filters: found 'drop', a filter of tokenmill. Set source.drop instead."),
+        ({"whispering": 1}, "source.filters: found 'whispering'; installed are: min_chars, shouting."),
+    ],
+)
+def test_a_filter_that_is_not_there_is_a_mistake(asked: dict[str, object], words: str, tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match=re.escape(words)):
+        asked_filters(tmp_path, Source(filters=asked), has_ids=True)
+
+
+def test_a_package_that_cannot_be_used_is_one_error(site: Path) -> None:
+    _register(site, "shouting = shouting.filter:Whispering")
+    with pytest.raises(UsageError, match=r"which the package shouting adds to tokenmill\.filters, cannot be imported"):
+        filters_of({"shouting": 1})
+    _register(site, "min_chars = shouting.filter:Shouting")
+    with pytest.raises(UsageError, match=r"adds 'min_chars' to tokenmill\.filters, a name that tokenmill has already"):
+        filters_of({"shouting": 1})
+
+
+def test_the_first_filter_gives_the_reason_and_bad_documents_are_none_of_theirs() -> None:
+    texts, ids = pa.array(["a", None, "c"], pa.large_string()), pa.array(["x", "y", "z"], pa.large_string())
+    first = DropList([DropLine("line 2", "z", None, "first")])
+    second = DropList([DropLine(f"line {i}", id, None, "second") for i, id in enumerate("xyz")])
+    batch = Batch(5, texts, ids)
+    filters = {"one": first, "two": second}
+    assert {i: left.reason for i, left in left_out(filters, "s", batch).items()} == {0: "second", 2: "first"}
+    dropped = dropped_documents(filters, "s", batch)
+    assert [(one.row, one.id, one.reason, one.by) for one in dropped] == [
+        (5, "x", "second", "id"),
+        (7, "z", "first", "id"),
+    ]
