@@ -10,7 +10,7 @@ from tokenmill.checks.file_checks import DocumentsFile
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.report.conversation_samples import samples_of_files
-from tokenmill.report.index_frame import scan_index
+from tokenmill.report.table_frame import scan_table
 
 
 def conversations_of(
@@ -21,7 +21,7 @@ def conversations_of(
     chat = manifest.chat
     if chat is None or described is None:
         return None
-    rows = scan_index(tables / DOCUMENTS_FILE).with_columns(conversations=pl.lit(1, pl.Int64))
+    rows = scan_table(tables / DOCUMENTS_FILE).with_columns(conversations=pl.lit(1, pl.Int64))
     messages = rows.group_by(messages="n_messages").agg(pl.sum("conversations")).sort("messages")
     untrained = rows.filter(n_trained=0).select(pl.sum("conversations"))
     by_messages, without_trained = pl.collect_all([messages, untrained], engine="streaming")

@@ -13,7 +13,7 @@ from tokenmill.dataset.numbered import Documents
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.layout import TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.report.health import shown
-from tokenmill.report.index_frame import scan_index
+from tokenmill.report.table_frame import scan_table
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.checked_parquet import parquet_file
 
@@ -55,7 +55,7 @@ def examples_in(root: Path, manifest: Manifest) -> Examples | None:
 
 def _extremes(index: Path) -> tuple[list[int], list[int]]:
     """The numbers of the longest and the shortest documents."""
-    lengths = scan_index(index).select("n_tokens", "number")
+    lengths = scan_table(index).select("n_tokens", "number")
     longest = lengths.sort("n_tokens", "number", descending=[True, False]).head(N_EXTREME)
     shortest = lengths.sort("n_tokens", "number").head(N_EXTREME)
     first, last = pl.collect_all([longest, shortest], engine="streaming")

@@ -7,9 +7,9 @@ import polars as pl
 
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE, TOKENS_PER_ID_FILE
-from tokenmill.report.index_frame import scan_index
 from tokenmill.report.measures import Counts
 from tokenmill.report.sample import ROOT_SOURCE
+from tokenmill.report.table_frame import scan_table
 from tokenmill_reader.checked_parquet import read_table
 
 
@@ -50,6 +50,6 @@ def read_tables(directory: Path) -> Tables | None:
         return None
     table = read_table(directory / TOKENS_PER_ID_FILE, columns=["id", "count"])
     counts = dict(zip(table["id"].to_pylist(), table["count"].to_pylist(), strict=True))
-    documents = scan_index(directory / DOCUMENTS_FILE).select("n_tokens", n=pl.lit(1, pl.Int64))
+    documents = scan_table(directory / DOCUMENTS_FILE).select("n_tokens", n=pl.lit(1, pl.Int64))
     lengths = documents.group_by("n_tokens").sum().sort("n_tokens").collect(engine="streaming")
     return Tables(counts, lengths["n_tokens"].to_numpy(), lengths["n"].to_numpy())

@@ -1,4 +1,4 @@
-"""The document index of a dataset as a lazy frame of polars, which aggregates it without holding it."""
+"""Tables in Parquet files as lazy frames of polars, which aggregates them without holding them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +9,11 @@ from polars.io.plugins import register_io_source
 from tokenmill_reader.checked_parquet import parquet_file
 
 
-def scan_index(path: Path) -> pl.LazyFrame:
-    """The rows of a document index, and `number`, int64: that of the document in the dataset, from 0.
+def scan_table(path: Path) -> pl.LazyFrame:
+    """The rows of a table, and `number`, int64: that of the row, which in a document index is that of the document, from 0.
 
     pyarrow reads the columns that a query needs, batch by batch, because polars does not check the checksums of pages. A query
-    counts rows in int64, as those that polars itself counts end at 2^32. Raises OSError and pyarrow.ArrowException, also while a
+    counts documents in int64, because polars's own counts end at 2^32. Raises OSError and pyarrow.ArrowException, also while a
     query is collected."""
 
     def batches(

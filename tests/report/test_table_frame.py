@@ -1,4 +1,4 @@
-"""A document index is a lazy frame whose rows are numbered, and whose damage is found."""
+"""A table is a lazy frame whose rows are numbered, and whose damage is found."""
 
 from pathlib import Path
 
@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tokenmill.report.index_frame import scan_index
+from tokenmill.report.table_frame import scan_table
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Path:
+def table(tmp_path: Path) -> Path:
     path = tmp_path / "documents.parquet"
     rows = pa.table({"n_tokens": list(range(0, 100, 2)), "file": ["a.parquet"] * 20 + ["b.parquet"] * 30})
     pq.write_table(rows, path, row_group_size=7, write_page_checksum=True)
@@ -19,8 +19,8 @@ def index(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("engine", ["streaming", "in-memory"])
-def test_a_query_gives_what_it_gives_of_the_whole_table(index: Path, engine: pl._typing.EngineType) -> None:
-    whole = pl.read_parquet(index).with_columns(number=pl.int_range(50)).lazy()
+def test_a_query_gives_what_it_gives_of_the_whole_table(table: Path, engine: pl._typing.EngineType) -> None:
+    whole = pl.read_parquet(table).with_columns(number=pl.int_range(50)).lazy()
     for query in (
         lambda rows: rows,
         lambda rows: rows.head(9),
@@ -29,13 +29,13 @@ def test_a_query_gives_what_it_gives_of_the_whole_table(index: Path, engine: pl.
         lambda rows: rows.filter(pl.col("n_tokens") > 50).select("number").head(2),
         lambda rows: rows.group_by("file").agg(pl.sum("n_tokens"), pl.min("number")).sort("file"),
     ):
-        assert query(scan_index(index)).collect(engine=engine).equals(query(whole).collect())
+        assert query(scan_table(table)).collect(engine=engine).equals(query(whole).collect())
 
 
-def test_damage_is_an_error_while_a_query_is_collected(index: Path) -> None:
-    content = bytearray(index.read_bytes())
-    chunk = pq.read_metadata(index).row_group(3).column(0)
+def test_damage_is_an_error_while_a_query_is_collected(table: Path) -> None:
+    content = bytearray(table.read_bytes())
+    chunk = pq.read_metadata(table).row_group(3).column(0)
     content[chunk.dictionary_page_offset + chunk.total_compressed_size - 1] ^= 1
-    index.write_bytes(content)
+    table.write_bytes(content)
     with pytest.raises(OSError, match="CRC checksum"):
-        scan_index(index).select("n_tokens").collect(engine="streaming")
+        scan_table(table).select("n_tokens").collect(engine="streaming")
