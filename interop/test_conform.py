@@ -12,8 +12,8 @@ import pytest
 
 from tests.builders.small_tokenizer import small_tokenizer, with_card
 from tokenmill import Tokenizer
-from tokenmill.analysis.conform import conform
-from tokenmill.conform.compare import lines_of
+from tokenmill.features.conform.libraries import conform
+from tokenmill.features.conform.program.compare import lines_of
 from tokenmill.tokenizer.conversions.convert import convert
 
 pytest.importorskip("kitoken", reason="runs in the environment of make test-conform")

@@ -17,9 +17,9 @@ from tests.builders.sentencepiece_models import Cell, model_of
 from tests.builders.small_tokenizer import small_tokenizer
 from tests.snapshots.shapes import SHAPES, write
 from tokenmill import Tokenizer
-from tokenmill.analysis.conform import conform
-from tokenmill.conform.answer import Result, answer_of
-from tokenmill.conform.consumer import Subject
+from tokenmill.features.conform.libraries import conform
+from tokenmill.features.conform.program.answer import Result, answer_of
+from tokenmill.features.conform.program.consumer import Subject
 from tokenmill.tokenizer.conversions.convert import convert
 from tokenmill.tokenizer.conversions.protobuf import field, fields_of
 
@@ -194,7 +194,7 @@ def test_a_file_with_two_ids_exchanged_is_other(
                 missed.append((i, j))
         return [first]
 
-    with patch("tokenmill.analysis.conform.compare", asked_here):
+    with patch("tokenmill.features.conform.libraries.compare", asked_here):
         (first,) = conform(path, [library])
     if first.verdict != "same":
         pytest.skip(f"{first.verdict}: {first.why}")

@@ -71,9 +71,3 @@ class FilterOfPackage:
 def param_of(name: str) -> str:
     """The key of params.yaml that asks for the filter with this name."""
     return f"source.{name}" if name in _OWN else f"source.filters.{name}"
-
-
-def filter_folders() -> list[str]:
-    """The folders of tokenmill/ with the code of the filters."""
-    modules = {part.partition(":")[0] for part in PARTS["filters"].values()}
-    return sorted({"/".join(module.split(".")[1:3]) for module in modules})

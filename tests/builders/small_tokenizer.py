@@ -8,7 +8,7 @@ from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.golden_texts import PANEL
 from tokenmill.artifacts.model_card import make_card, write_card
 from tokenmill.chat.named import template_text
-from tokenmill.conform.program import write_program
+from tokenmill.features.conform.program.write import write_program
 from tokenmill.tokenizer.chat_files import replace_chat_files
 
 

@@ -39,6 +39,7 @@ def test_each_command_of_the_table_is_added_by_its_part() -> None:
         ("status", set()),
         ("build", set()),
         ("choose", {"plan"}),
+        ("conform", {"conform"}),
         ("gc", {"share"}),
         ("locate", {"view"}),
         ("remap", {"trim"}),

@@ -14,8 +14,8 @@ from tests.builders.processes import ended
 from tests.builders.small_tokenizer import small_tokenizer
 from tests.conftest import REPOSITORY, Project
 from tokenmill.cli.main import _of_project
-from tokenmill.conform.program import write_program
 from tokenmill.errors import CorpusError, ProjectCodeError
+from tokenmill.features.conform.program.write import write_program
 from tokenmill_reader.shown import as_shown
 
 ODD = "\x1b]0;title\x07\nright\u202e"

@@ -13,7 +13,6 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.conftest import REPOSITORY, Project
-from tokenmill.filters import filter_folders
 from tokenmill.layout import DOCUMENT_STAGES
 from tokenmill.pipeline.code_digest import AFTER_UNITS, MODULES, READER, ROOMS, code_digest, output_digest, unit_modules
 from tokenmill.pipeline.normal_form import normal_form
@@ -24,7 +23,7 @@ LOCK = "tokenmill.lock"  # what it pins is data
 CORE = {"core/src", "core/Cargo.toml", "core/Cargo.lock"}
 STAGES = YAML(typ="safe", pure=True).load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 READER_PACKAGE = REPOSITORY / "tokenmill_reader"
-DECIDING = {room for rooms in ROOMS.values() for room in rooms}
+DECIDING = {room for rooms in ROOMS.values() for room in rooms if not room.startswith("features/")}  # no stage imports these
 PACKAGES = ("tokenmill", "tokenmill_reader")
 FURTHER_CODE = b"\nFURTHER = 1\n"
 PROSE = b'\n# a comment\n"""A text that nobody reads."""\n'
@@ -78,7 +77,6 @@ def test_a_stage_depends_on_every_room_that_it_imports_and_that_decides_bytes(st
     )
     named = {dep for dep in STAGES[stage]["deps"] if not dep.startswith("data/") and dep != LOCK}
     rooms = [*ROOMS[stage], *AFTER_UNITS.get(stage, ()), *modules_of(stage)]
-    rooms += filter_folders() if stage in DOCUMENT_STAGES else []
     of_reader = {f"reader/tokenmill_reader/{name}" for name in READER[stage]}
     assert named == {f"tokenmill/{room}" for room in rooms} | of_reader | CORE
 
@@ -161,9 +159,8 @@ ONE_OF_EACH_ROOM = {path.split("/")[0]: path for path in sorted(CODE)}
 
 def stages_of(path: str) -> set[str]:
     """The stages that a file of the package decides."""
-    if path.rpartition("/")[0] in filter_folders():
-        return {*DOCUMENT_STAGES}
-    return {stage for stage in STAGES if path.split("/")[0] in ROOMS[stage] or path in modules_of(stage)}
+    rooms = {stage: tuple(f"{room}/" for room in ROOMS[stage]) for stage in STAGES}
+    return {stage for stage in STAGES if path.startswith(rooms[stage]) or path in modules_of(stage)}
 
 
 def test_the_units_of_a_stage_are_made_by_the_files_of_its_rooms_and_no_others() -> None:
@@ -232,7 +229,7 @@ def test_a_module_that_moves_changes_no_digest(package: Path, before: dict[str, 
     assert digests() == before
 
 
-@pytest.mark.parametrize("name", ["chat/templates/chatml.jinja", "conform/consumers/kitoken.py"])
+@pytest.mark.parametrize("name", ["chat/templates/chatml.jinja", "features/conform/program/consumers/kitoken.py"])
 def test_a_file_that_is_found_by_its_name_decides_by_it(package: Path, name: str) -> None:
     before = {stage: output_digest.__wrapped__(stage, package) for stage in STAGES}
     path = package / name

@@ -12,7 +12,7 @@ from tests.builders.document_sets import documents_dataset
 from tests.builders.prefect_server import Server
 from tests.builders.small_tokenizer import small_tokenizer
 from tests.conftest import REPOSITORY, Project
-from tokenmill.conform.program import write_program
+from tokenmill.features.conform.program.write import write_program
 from tokenmill_reader.child_python import command_of
 from tokenmill_reader.manifest import read_content
 

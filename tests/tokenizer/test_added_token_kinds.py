@@ -12,8 +12,6 @@ import tokenizers
 from tests.builders.conversation_sets import Conversation, manifest_of, write_unit
 from tokenmill import Tokenizer, train_vocab
 from tokenmill.analysis.compare import compare
-from tokenmill.analysis.conform import conform
-from tokenmill.analysis.conform_texts import texts_of_tokens
 from tokenmill.analysis.inspect import check_tokenizer
 from tokenmill.artifacts.golden import check_golden, read_golden, write_golden
 from tokenmill.artifacts.golden_making import make_golden
@@ -23,6 +21,8 @@ from tokenmill.artifacts.model_card import make_card, readme_of
 from tokenmill.counts.counter import Counter
 from tokenmill.dataset.manifest import write_manifest
 from tokenmill.errors import ParamsError, TokenizerError
+from tokenmill.features.conform.libraries import conform
+from tokenmill.features.conform.texts import texts_of_tokens
 from tokenmill.features.draft.draft_vocab import draft_vocab
 from tokenmill.features.view.vocabulary import Vocabulary, bytes_as_shown
 from tokenmill.tokenizer.conversions.convert import FORMATS, convert, read_form

@@ -158,6 +158,24 @@ def test_what_is_not_committed_is_not_published(team: Team) -> None:
     assert "not committed: note.txt" in refused(team.project, "tokenizer@v1.0.0")
 
 
+def test_another_package_refuses_a_version_by_an_entry_point(
+    team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "freeze.py").write_text(
+        "from tokenmill.errors import VersionsError\n\n"
+        "def refuse(root, params):\n"
+        "    raise VersionsError('license', f'found {params.publish.license!r}.', f'Ask the owner of {root.name}.')\n"
+    )
+    (tmp_path / "freeze-1.dist-info").mkdir()
+    (tmp_path / "freeze-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: freeze\nVersion: 1\n")
+    (tmp_path / "freeze-1.dist-info/entry_points.txt").write_text(
+        "[tokenmill.before_publish]\nfreeze = freeze:refuse\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    said = refused(team.project, "tokenizer@v1.0.0")
+    assert said.endswith(f"license: found None. Ask the owner of {team.project.root.name}.")
+
+
 @pytest.mark.slow
 def test_other_ids_in_one_library_are_found_by_conform_and_its_program_and_refused_by_publish(team: Team) -> None:
     project = team.project

@@ -1,4 +1,4 @@
-"""The commands build, status, check and conform."""
+"""The commands build, status and check."""
 
 import argparse
 import dataclasses
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
 from tokenmill.console import console, say
-from tokenmill.errors import EXIT_DONE, EXIT_NO, CorpusError, ParamsError, did_you_mean
+from tokenmill.errors import EXIT_DONE, EXIT_NO, CorpusError, ParamsError
 from tokenmill.format_facts import FORMATS
 from tokenmill.layout import DOCUMENT_STAGES, LAST_BUILD_FILE, PAGE_FILE, REPORT_FILE, TOKENS_DIRECTORY
 from tokenmill.storage.atomic import write_atomic
@@ -87,22 +87,6 @@ def add_commands(commands: "Commands") -> None:
         "--special", choices=["as_text", "allow"], help="with --against: special tokens in text (default: as_text)"
     )
     check.set_defaults(run=_check)
-    conform = commands.add_parser(
-        "conform",
-        help="compare a tokenizer's ids in every library that is installed here",
-        usage="%(prog)s [-h] [--json] [-q] [-v] [--debug] tokenizer [--with NAME [NAME ...]]",
-        description="Encodes golden vectors, 2,000 generated texts and, with a chat template, 50 conversations in each library, "
-        "which runs in a process of its own. Exit code 0: all ids are the same, 1: a library gives other ids, 2: one that --with "
-        "names is not installed or cannot be compared, or there is none.",
-        epilog="example: tokenmill conform data/tokenizer --with transformers tiktoken",
-    )
-    conform.add_argument(
-        "tokenizer", type=Path, help="a directory with tokenizer.json, or such a file without those beside it"
-    )
-    conform.add_argument(
-        "--with", dest="names", nargs="+", metavar="NAME", help="compare these libraries (default: all that are known)"
-    )
-    conform.set_defaults(run=_conform)
 
 
 def _build(asked: argparse.Namespace) -> Answer:
@@ -239,16 +223,3 @@ def _check(asked: argparse.Namespace) -> Answer:
 
     found = check_tokenizer(asked.tokenizer, asked.pattern)
     return text(found, lines_of(found, str(asked.tokenizer)))
-
-
-def _conform(asked: argparse.Namespace) -> Answer:
-    from tokenmill.analysis.conform import conform
-    from tokenmill.conform.compare import exit_code, lines_of
-    from tokenmill.conform.consumers import CONSUMERS
-
-    names = list(dict.fromkeys(asked.names or CONSUMERS))
-    if unknown := [name for name in names if name not in CONSUMERS]:
-        hint = did_you_mean(unknown[0], CONSUMERS)
-        raise ParamsError("--with", f"found {unknown[0]!r}; allowed: {', '.join(CONSUMERS)}.", hint)
-    found = conform(asked.tokenizer, names)
-    return text([one._asdict() for one in found], lines_of(found), exit_code(found, bool(asked.names)))

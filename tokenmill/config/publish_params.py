@@ -5,8 +5,24 @@ from typing import Any, Literal
 from pydantic import ValidationInfo, field_validator
 
 from tokenmill.config.section import Section, key
-from tokenmill.conform.consumers import CONSUMERS
 from tokenmill.errors import did_you_mean
+
+LIBRARIES = (
+    "fastokens",
+    "gigatoken",
+    "kitoken",
+    "llama.cpp",
+    "mistral-common",
+    "sentencepiece",
+    "sglang",
+    "tiktoken",
+    "tokenizers",
+    "tokenizers-1.0",
+    "transformers",
+    "transformers-slow",
+    "vllm",
+)
+"""The libraries whose ids can be compared with the tokenizer's."""
 
 
 class TokenizerSource(Section):
@@ -77,9 +93,9 @@ class Publish(Section):
     @classmethod
     def _are_libraries(cls, names: list[str]) -> list[str]:
         for name in names:
-            if name not in CONSUMERS:
-                hint = did_you_mean(name, CONSUMERS).rstrip("?").replace(" Did you mean", "; did you mean")
-                raise ValueError(f"found {name!r}; allowed: {', '.join(CONSUMERS)}{hint}")
+            if name not in LIBRARIES:
+                hint = did_you_mean(name, LIBRARIES).rstrip("?").replace(" Did you mean", "; did you mean")
+                raise ValueError(f"found {name!r}; allowed: {', '.join(LIBRARIES)}{hint}")
         return names
 
 

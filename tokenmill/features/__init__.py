@@ -17,8 +17,15 @@ if TYPE_CHECKING:
 
 PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
+        "before_publish": {  # a function that refuses a version: (root, params) -> None, raises VersionsError
+            "conform": "tokenmill.features.conform.before_publish:refuse_other_ids",
+        },
+        "beside": {  # by its name, the function that writes a file into a tokenizer's folder: (folder) -> the file
+            "conform.py": "tokenmill.features.conform.program.write:write_program",
+        },
         "commands": {  # the function that adds the command to the command line
             "choose": "tokenmill.features.plan.commands:add_commands",
+            "conform": "tokenmill.features.conform.commands:add_commands",
             "diff": "tokenmill.features.diff.commands:add_commands",
             "download": "tokenmill.features.share.commands:add_commands",
             "draft-vocab": "tokenmill.features.draft.commands:add_commands",
@@ -45,6 +52,22 @@ def load(part: str) -> Any:
     """
     module, _, name = part.partition(":")
     return getattr(import_module(module), name)
+
+
+def every_part(door: str) -> list[Any]:
+    """All parts at a door, those of other packages last. It imports their modules. Raises UsageError as `parts_of_others` does."""
+    parts = PARTS[door]
+    return [*map(load, parts.values()), *map(load_of_others, parts_of_others(door, parts).values())]
+
+
+def folders(door: str) -> list[str]:
+    """The folders of tokenmill's own parts at a door, below that of the package.
+
+    >>> folders("beside")
+    ['features/conform/program']
+    """
+    modules = [part.partition(":")[0].split(".") for part in PARTS[door].values()]
+    return ["/".join(names[1:-1]) for names in modules]
 
 
 def parts_of_others(door: str, taken: Collection[str]) -> dict[str, "EntryPoint"]:

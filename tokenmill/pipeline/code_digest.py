@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tokenmill import _core
-from tokenmill.filters import filter_folders
+from tokenmill.features import folders
 from tokenmill.layout import DOCUMENT_STAGES
 from tokenmill.pipeline.normal_form import content_digests
 
@@ -27,11 +27,13 @@ _SUFFIXES = (".py", ".jinja", ".json")
 _DOCUMENTS = ("corpus", "pretokenizers", "counts")
 _DATASETS = (*_DOCUMENTS, "tokenizer", "artifacts", "chat", "formats", "dataset", "file_sets")
 
+_FILTERS = folders("filters")
+
 ROOMS = {
-    "count": _DOCUMENTS,
+    "count": (*_DOCUMENTS, *_FILTERS),
     "train-vocab": (*_DOCUMENTS, "tokenizer", "training", "artifacts"),
-    "encode": _DATASETS,
-    "validate": (*_DATASETS, "checks"),
+    "encode": (*_DATASETS, *_FILTERS),
+    "validate": (*_DATASETS, "checks", *_FILTERS),
 }
 """The rooms that decide the bytes of each stage's outputs, beside the stage's own module. dvc.yaml names the same rooms."""
 
@@ -50,9 +52,10 @@ READER = {
 }
 """The rooms and modules of tokenmill_reader, the package beside tokenmill, that decide the bytes of each stage's outputs."""
 
-AFTER_UNITS = {"count": ("tokenizer",), "train-vocab": ("chat", "conform"), "validate": ("report",)}
+AFTER_UNITS = {"count": ("tokenizer",), "train-vocab": ("chat", *folders("beside")), "validate": ("report",)}
 """Rooms that write outputs of a stage after its units are done: the stage runs again if they change, its units do not. Of count, it
-is the room by which texts are prepared for the tokenizer to extend or to trim: the keys of such units have its digest."""
+is the room by which texts are prepared for the tokenizer to extend or to trim: the keys of such units have its digest. Of
+train-vocab, features write files beside the tokenizer."""
 
 
 @functools.cache
@@ -103,8 +106,7 @@ def _digest(stage: str, rooms: Sequence[str], package: Path, versions: Mapping[s
 def _modules(stage: str, rooms: Sequence[str], package: Path) -> list[Path]:
     modules = [package / name for name in MODULES]
     modules += list((package / "stages").glob(f"{stage.replace('-', '_')}*.py"))
-    of_filters = filter_folders() if stage in DOCUMENT_STAGES else []
-    for room in (*rooms, *of_filters):
+    for room in rooms:
         modules += [path for suffix in _SUFFIXES for path in (package / room).rglob(f"*{suffix}")]
     reader = package.parent / "tokenmill_reader"
     for name in READER[stage]:

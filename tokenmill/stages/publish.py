@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from tokenmill.analysis.conform import conform
 from tokenmill.config.load_params import load_params
 from tokenmill.console import say
-from tokenmill.errors import VersionsError
-from tokenmill.layout import PARAMS_FILE, TOKENIZER_DIRECTORY
+from tokenmill.features import every_part
+from tokenmill.layout import PARAMS_FILE
 from tokenmill.pipeline.alone import alone
 from tokenmill.versioning.git import branch_to_push
 from tokenmill.versioning.publish import Publication, push, ready, register
@@ -29,21 +28,10 @@ def publish(root: Path, reference: str, stage: str | None, remote: str | None, k
 def check(root: Path, reference: str, stage: str | None) -> Publication:
     """The publication. Raises VersionsError or ParamsError if the version must not be published."""
     publication = ready(root, parse_reference(reference), stage)
-    _refuse_other_ids(root, load_params(root / PARAMS_FILE).publish.conform)
+    params = load_params(root / PARAMS_FILE)
+    for refuse in every_part("before_publish"):
+        refuse(root, params)
     return publication
-
-
-def _refuse_other_ids(root: Path, names: list[str]) -> None:
-    """Raises VersionsError unless each of these libraries gives the ids of the project's tokenizer."""
-    found = conform(root / TOKENIZER_DIRECTORY, names) if names else []
-    if wrong := [one for one in found if one.verdict != "same"]:
-        named = [f"{one.consumer} {one.verdict}{f' ({one.why})' if one.why else ''}" for one in wrong]
-        raise VersionsError(
-            "publish.conform",
-            f"not every library gives the ids of {TOKENIZER_DIRECTORY}: {', '.join(named)}.",
-            "Install what is missing, change the tokenizer, or take the library out of publish.conform.",
-            code="TM407",
-        )
 
 
 def push_data(publication: Publication, remote: str | None) -> None:

@@ -16,7 +16,6 @@ from tokenmill.config.lockfile import pinned
 from tokenmill.config.params import Params
 from tokenmill.config.publish_params import TokenizerSource
 from tokenmill.config.training_params import TrainVocab
-from tokenmill.conform.program import write_program
 from tokenmill.console import say
 from tokenmill.corpus.provenance import Provenance, read_provenance
 from tokenmill.counts.groups import Groups, read_groups
@@ -42,6 +41,7 @@ from tokenmill.stages.train_vocab_superwords import both_phases, superwords_entr
 from tokenmill.stages.train_vocab_trim import trim_task, trimmed_entry
 from tokenmill.storage.atomic import sha256_directory, write_atomic, write_directory
 from tokenmill.summary import StageSummary
+from tokenmill.tokenizer.beside import write_beside
 from tokenmill.tokenizer.conversions.elsewhere import warnings_of
 from tokenmill.tokenizer.conversions.forms import Form
 from tokenmill.tokenizer.preparing import Preparation
@@ -56,7 +56,7 @@ _MEMORY_PER_BYTE = 32
 
 def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, output: Path) -> Stage:
     """Learns or trims the vocabulary by the files of `count` in the directory `counted`, and writes the directory `output`, with
-    golden vectors, a model card, and the program that compares the ids of other libraries. A tokenizer that began from another one
+    golden vectors, a model card, and what features write beside a tokenizer. A tokenizer that began from another one
     has a map of their ids beside it.
 
     The card is part of the stage's output, not added by publishing, so a published version is exactly the directory that was built.
@@ -120,7 +120,7 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
         if facts.superwords:
             training = with_text(training, facts.superwords.text_bytes, facts.n_text_tokens)
         write_card(make_card(tokenizer, golden, params.publish.license, training), directory)
-        write_program(directory)
+        write_beside(directory)
     if words := not_reached(tokenizer.vocab_size, tokenizer.special_tokens, training):
         say(f"train-vocab: WARNING: stopped early at {words} Add text, or lower train_vocab.vocab_size.")
     form = Form(tokenizer, "", {name: text for name, text in special.items() if text is not None})

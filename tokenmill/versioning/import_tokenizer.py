@@ -12,12 +12,12 @@ from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.model_card import CARD_FILE, make_card, write_card
 from tokenmill.config.lockfile import Pin, read_pin, words_for, write_pin
 from tokenmill.config.publish_params import TokenizerSource
-from tokenmill.conform.program import write_program
 from tokenmill.console import say
 from tokenmill.errors import TokenizerError, VersionsError
 from tokenmill.layout import LOCK_FILE, TOKENIZER_DIRECTORY
 from tokenmill.storage.atomic import sha256_directory, write_directory
 from tokenmill.storage.followed import followed, refuse_links
+from tokenmill.tokenizer.beside import write_beside
 from tokenmill.tokenizer.chat_files import DEFAULT, chat_of, copy_chat_files
 from tokenmill.tokenizer.folder_copy import copy_folder
 from tokenmill.tokenizer.formats.files import file_of
@@ -198,7 +198,7 @@ def _adopt(source_path: Path, source: TokenizerSource, directory: Path) -> tuple
             raise TokenizerError(source_path, f"a tokenizer.json made from this file gives other ids: {different}")
         write_golden(golden, partial)
         write_card(make_card(tokenizer, golden, None, None, origin=source.from_), partial)
-        write_program(partial)
+        write_beside(partial)
     return _files_sha256(source_path), tokenizer
 
 

@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tokenmill.analysis.conform_texts import generated_texts, texts_of_tokens
 from tokenmill.artifacts.golden import GOLDEN_FILE, check_golden
 from tokenmill.artifacts.golden_conversations import encoded_conversations
 from tokenmill.artifacts.golden_texts import HARD, PANEL
-from tokenmill.conform.answer import Result
-from tokenmill.conform.compare import compare
-from tokenmill.conform.consumer import Subject
-from tokenmill.conform.consumers import CONSUMERS
-from tokenmill.conform.program import write_program
 from tokenmill.console import say
 from tokenmill.errors import TokenizerError
+from tokenmill.features.conform.program.answer import Result
+from tokenmill.features.conform.program.compare import compare
+from tokenmill.features.conform.program.consumer import Subject
+from tokenmill.features.conform.program.consumers import CONSUMERS
+from tokenmill.features.conform.program.write import write_program
+from tokenmill.features.conform.texts import generated_texts, texts_of_tokens
 from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.storage.followed import followed
 from tokenmill.tokenizer.chat_files import copy_chat_templates

@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 
-from tokenmill.conform.consumer import CONSUMERS
+from tokenmill.features.conform.program.consumer import CONSUMERS
 
 __all__ = ["CONSUMERS"]
 

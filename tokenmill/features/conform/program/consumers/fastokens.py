@@ -1,6 +1,6 @@
 """fastokens reads tokenizer.json."""
 
-from tokenmill.conform.consumer import CONSUMERS, Consumer, Encoders, Library, Subject
+from tokenmill.features.conform.program.consumer import CONSUMERS, Consumer, Encoders, Library, Subject
 
 
 def fastokens(library: Library, subject: Subject) -> Encoders:

@@ -2,7 +2,7 @@
 
 import importlib
 
-from tokenmill.conform.consumer import CONSUMERS, Consumer, Encoders, Library, Subject
+from tokenmill.features.conform.program.consumer import CONSUMERS, Consumer, Encoders, Library, Subject
 
 
 def mistral_common(_library: Library, subject: Subject) -> Encoders:

@@ -1,6 +1,14 @@
 """SGLang reads the folder by its own function, which gives a tokenizer of transformers."""
 
-from tokenmill.conform.consumer import CONSUMERS, Consumer, Encoders, Library, Subject, encoders_of, first_module
+from tokenmill.features.conform.program.consumer import (
+    CONSUMERS,
+    Consumer,
+    Encoders,
+    Library,
+    Subject,
+    encoders_of,
+    first_module,
+)
 
 
 def sglang(_library: Library, subject: Subject) -> Encoders:

@@ -1,6 +1,6 @@
 """gigatoken reads tokenizer.json. It always makes ids of special tokens."""
 
-from tokenmill.conform.consumer import CONSUMERS, Consumer, Encoders, Library, Subject
+from tokenmill.features.conform.program.consumer import CONSUMERS, Consumer, Encoders, Library, Subject
 
 
 def gigatoken(library: Library, subject: Subject) -> Encoders:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from tokenmill.conform.consumer import WORDS, Cannot, Subject
-from tokenmill.conform.consumers import CONSUMERS
+from tokenmill.features.conform.program.consumer import WORDS, Cannot, Subject
+from tokenmill.features.conform.program.consumers import CONSUMERS
 
 ASK = "--ask"
 """The argument with which conform.py answers for one library."""

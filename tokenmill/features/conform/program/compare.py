@@ -20,9 +20,9 @@ from importlib import machinery, metadata, util
 from pathlib import Path
 from typing import Any
 
-from tokenmill.conform.answer import ASK, Result, answer
-from tokenmill.conform.consumer import WORDS, Subject
-from tokenmill.conform.consumers import CONSUMERS
+from tokenmill.features.conform.program.answer import ASK, Result, answer
+from tokenmill.features.conform.program.consumer import WORDS, Subject
+from tokenmill.features.conform.program.consumers import CONSUMERS
 from tokenmill_reader.shown import as_shown
 
 SECONDS_MAX = 600

@@ -1,6 +1,6 @@
 """sentencepiece reads tokenizer.model. It never makes ids of control tokens in a text, but knows them by name."""
 
-from tokenmill.conform.consumer import CONSUMERS, Consumer, Encoders, Library, Subject
+from tokenmill.features.conform.program.consumer import CONSUMERS, Consumer, Encoders, Library, Subject
 
 
 def sentencepiece(library: Library, subject: Subject) -> Encoders:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tokenmill.conform.consumer import CONSUMERS, Consumer, Encoders, Library, Subject
+from tokenmill.features.conform.program.consumer import CONSUMERS, Consumer, Encoders, Library, Subject
 
 
 def tokenizers(library: Library, subject: Subject) -> Encoders:

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from tokenmill.conform.consumer import CONSUMERS, Consumer, Encoders, Library, Subject, encoders_of
+from tokenmill.features.conform.program.consumer import CONSUMERS, Consumer, Encoders, Library, Subject, encoders_of
 
 
 def transformers(library: Library, subject: Subject, use_fast: bool = True) -> Encoders:

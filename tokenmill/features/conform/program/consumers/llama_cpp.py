@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tokenmill.conform.consumer import CONSUMERS, Cannot, Consumer, Encoders, Library, Subject
+from tokenmill.features.conform.program.consumer import CONSUMERS, Cannot, Consumer, Encoders, Library, Subject
 
 
 def llama_cpp(library: Library, subject: Subject) -> Encoders:

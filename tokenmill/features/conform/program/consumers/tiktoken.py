@@ -2,7 +2,7 @@
 
 import importlib
 
-from tokenmill.conform.consumer import CONSUMERS, Cannot, Consumer, Encoders, Library, Subject
+from tokenmill.features.conform.program.consumer import CONSUMERS, Cannot, Consumer, Encoders, Library, Subject
 
 
 def tiktoken(library: Library, subject: Subject) -> Encoders:

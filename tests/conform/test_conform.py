@@ -19,14 +19,16 @@ import tokenmill
 from tests.builders.small_tokenizer import small_tokenizer, with_card
 from tests.snapshots.shapes import SHAPES, write
 from tokenmill import Tokenizer
-from tokenmill.analysis.conform import conform
-from tokenmill.analysis.conform_texts import generated_texts, texts_of_tokens
 from tokenmill.cli.main import main
-from tokenmill.conform import compare as comparing
-from tokenmill.conform.answer import Result
-from tokenmill.conform.compare import compare, exit_code, lines_of, subject_of
-from tokenmill.conform.consumer import Subject
+from tokenmill.config.publish_params import LIBRARIES
 from tokenmill.errors import TokenizerError
+from tokenmill.features.conform.libraries import conform
+from tokenmill.features.conform.program import compare as comparing
+from tokenmill.features.conform.program.answer import Result
+from tokenmill.features.conform.program.compare import compare, exit_code, lines_of, subject_of
+from tokenmill.features.conform.program.consumer import Subject
+from tokenmill.features.conform.program.consumers import CONSUMERS
+from tokenmill.features.conform.texts import generated_texts, texts_of_tokens
 
 HERE = ["tokenizers", "transformers", "transformers-slow", "tiktoken"]  # those of the development environment
 
@@ -344,11 +346,13 @@ TOY = """class Kitoken:
 
 def test_one_module_adds_a_library_to_the_command_and_the_program(made: Path, tmp_path: Path) -> None:
     here, there = Path(tokenmill.__file__).parent, tmp_path / "tokenmill"
-    there.mkdir()
-    for path in here.iterdir():
-        if path.name != "conform":
-            (there / path.name).symlink_to(path)
-    room = Path(shutil.copytree(here / "conform", there / "conform"))
+    linked_folders = (".", "features", "features/conform")
+    for folder in linked_folders:
+        (there / folder).mkdir()
+        for path in (here / folder).iterdir():
+            if path.relative_to(here).as_posix() not in (*linked_folders, "features/conform/program"):
+                (there / folder / path.name).symlink_to(path)
+    room = Path(shutil.copytree(here / "features/conform/program", there / "features/conform/program"))
     module = (room / "consumers/kitoken.py").read_text(encoding="utf-8").replace("kitoken", "toy")
     (room / "consumers/toy.py").write_text(module, encoding="utf-8")
     (tmp_path / "toy.py").write_text(TOY, encoding="utf-8")
@@ -356,6 +360,10 @@ def test_one_module_adds_a_library_to_the_command_and_the_program(made: Path, tm
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.splitlines()[1].split()[:3]) == (1, ["toy", "unknown", "other"]), done.stderr
+
+
+def test_publish_conform_allows_the_libraries_that_have_a_module() -> None:
+    assert tuple(CONSUMERS) == LIBRARIES
 
 
 def test_the_program_without_its_golden_vectors_says_so(folder: Path) -> None:
