@@ -38,7 +38,7 @@ NOT_RUN = {
     r"prefect |export PREFECT_API_URL": "it wants a server that stays; tests/orchestration starts one",
     r"python -c .*SlackWebhook": "it wants a server that stays",
     r"tokenmill pin": "it wants a project that takes a tokenizer; tests/versioning/test_use.py makes one",
-    r"tokenmill serve": "it runs until Ctrl-C; tests/orchestration/test_refresh.py runs it",
+    r"tokenmill serve": "it runs until Ctrl-C; tests/refresh/test_refresh.py runs it",
     r"tokenmill (publish|fetch) .*--(sign|verify)": "it wants a key; tests/versioning/test_signing.py makes one",
     r"tokenmill (upload|verify|info|download) s3:": "it wants a server of S3; tests/versioning/test_upload.py starts one",
     r"tokenmill upload hf:": "it wants a hub; tests/versioning/test_upload_hub.py starts one",

@@ -3,8 +3,11 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tokenmill.features import PARTS, load
+
 if TYPE_CHECKING:
-    from tokenmill.orchestration.flow_runs import FLOW, build_name, run_build, run_refresh, tell_of_failure
+    from tokenmill.features.refresh.flow import run_refresh, tell_of_failure
+    from tokenmill.orchestration.flow_runs import FLOW, build_name, run_build
     from tokenmill.orchestration.prefect_tasks import STAGE_TASK, OneTask, PrefectTasks, run_batch
     from tokenmill.pipeline.alone import alone
     from tokenmill.pipeline.build import Build
@@ -46,8 +49,6 @@ _HOMES = {
     "build_name": "tokenmill.orchestration.flow_runs",
     "run_batch": "tokenmill.orchestration.prefect_tasks",
     "run_build": "tokenmill.orchestration.flow_runs",
-    "run_refresh": "tokenmill.orchestration.flow_runs",
-    "tell_of_failure": "tokenmill.orchestration.flow_runs",
 }
 _MODULES = {"publish_steps": "tokenmill.stages.publish", "recipe": "tokenmill.stages.recipe"}
 
@@ -56,6 +57,8 @@ def __getattr__(name: str) -> Any:
     """Imports a name when it is first used: a worker, which imports the tasks, needs half of what is behind these names."""
     if name in _MODULES:
         value = import_module(_MODULES[name])
+    elif name in PARTS["flow"]:
+        value = load(PARTS["flow"][name])
     elif name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     else:

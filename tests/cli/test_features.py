@@ -43,6 +43,7 @@ def test_each_command_of_the_table_is_added_by_its_part() -> None:
         ("gc", {"share"}),
         ("locate", {"view"}),
         ("remap", {"trim"}),
+        ("serve", {"refresh"}),
         ("view", {"view"}),
     ],
 )

@@ -12,11 +12,11 @@ from tests.builders.in_process import tokenmill
 from tests.builders.teams import Team, cli, commit, copied, make_team, run
 from tests.conftest import Project, new_project
 from tokenmill.errors import CorpusError
+from tokenmill.features.refresh.refresh import refresh
 from tokenmill.pipeline.alone import alone
 from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.start import start
 from tokenmill.stages.recipe import run_inline
-from tokenmill.stages.refresh import refresh
 from tokenmill.summary import StageSummary
 
 Arrive = Callable[[], object]

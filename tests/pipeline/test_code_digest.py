@@ -23,7 +23,9 @@ LOCK = "tokenmill.lock"  # what it pins is data
 CORE = {"core/src", "core/Cargo.toml", "core/Cargo.lock"}
 STAGES = YAML(typ="safe", pure=True).load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 READER_PACKAGE = REPOSITORY / "tokenmill_reader"
-DECIDING = {room for rooms in ROOMS.values() for room in rooms if not room.startswith("features/")}  # no stage imports these
+DECIDING = {
+    room for rooms in ROOMS.values() for room in rooms if not room.startswith("features/")
+}  # no stage imports these
 PACKAGES = ("tokenmill", "tokenmill_reader")
 FURTHER_CODE = b"\nFURTHER = 1\n"
 PROSE = b'\n# a comment\n"""A text that nobody reads."""\n'

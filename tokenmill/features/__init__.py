@@ -32,12 +32,18 @@ PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "gc": "tokenmill.features.share.commands:add_commands",
             "locate": "tokenmill.features.view.commands:add_commands",
             "plan": "tokenmill.features.plan.commands:add_commands",
+            "refresh": "tokenmill.features.refresh.commands:add_commands",
             "remap": "tokenmill.features.trim.commands:add_commands",
+            "serve": "tokenmill.features.refresh.commands:add_commands",
             "upload": "tokenmill.features.share.commands:add_commands",
             "view": "tokenmill.features.view.commands:add_commands",
         },
         "filters": {  # what makes the filter of the value that `source` has under its name, unless that is null or 0
             "min_chars": "tokenmill.features.min_chars.filter:MinChars",
+        },
+        "flow": {  # what the flows of a project import from tokenmill.flow
+            "run_refresh": "tokenmill.features.refresh.flow:run_refresh",
+            "tell_of_failure": "tokenmill.features.refresh.flow:tell_of_failure",
         },
     }
 )

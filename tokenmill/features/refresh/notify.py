@@ -10,8 +10,8 @@ from prefect.blocks.core import Block
 from prefect.exceptions import PrefectException
 
 from tokenmill.console import say
+from tokenmill.features.refresh.notices import Notice, is_news, keep
 from tokenmill.orchestration.server import Server
-from tokenmill.stages.notices import Notice, is_news, keep
 
 
 def notify(root: Path, block: str | None, notice: Notice) -> None:

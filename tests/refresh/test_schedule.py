@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from dateutil import rrule, tz
 
-from tokenmill.cli.refresh import seconds_until, times
+from tokenmill.features.refresh.commands import seconds_until, times
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 END = BEGIN + timedelta(days=2 * 365)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.analysis.compare import compare, lines_of
-from tokenmill.analysis.drift import Drift, measure, new_shards
 from tokenmill.artifacts.model_card import read_card
 from tokenmill.console import say
 from tokenmill.corpus.good_documents import good_batches
 from tokenmill.dataset.manifest import Manifest, parse_manifest, read_manifest
 from tokenmill.errors import ParamsError, TokenmillError, ValidationError, VersionsError
+from tokenmill.features.refresh.drift import Drift, measure, new_shards
 from tokenmill.filters import asked_filters
 from tokenmill.layout import LOCK_FILE, OBJECTS_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.pipeline.arrivals import list_inputs

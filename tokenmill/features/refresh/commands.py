@@ -15,7 +15,7 @@ from tokenmill.cli.answer import Answer
 from tokenmill.cli.versions import find_params
 from tokenmill.console import say
 from tokenmill.errors import BusyError, ParamsError, Terminated, TokenmillError
-from tokenmill.stages.notices import Notice, is_news
+from tokenmill.features.refresh.notices import Notice, is_news
 from tokenmill_reader.child_python import command_of
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _refresh(_asked: argparse.Namespace) -> Answer:
     try:
         flow = load_flow(path.parent, "refresh", str(path.parent))
     except TokenmillError as error:
-        from tokenmill.orchestration.notify import notify
+        from tokenmill.features.refresh.notify import notify
 
         block = load_params(path).refresh.notify
         with server.serving():
@@ -82,10 +82,10 @@ def _answer(done: Any) -> Answer:
 def _refresh_inline(path: Path) -> dict[str, Any]:
     """Runs a refresh without Prefect, which is imported only to notify."""
     from tokenmill.config.load_params import load_params
+    from tokenmill.features.refresh.refresh import refresh, skipped
     from tokenmill.pipeline.alone import alone
     from tokenmill.pipeline.start import start
     from tokenmill.stages.recipe import run_inline
-    from tokenmill.stages.refresh import refresh, skipped
 
     root, block = path.parent, load_params(path).refresh.notify
     try:
@@ -110,7 +110,7 @@ def _notify(root: Path, block: str | None, notice: Notice) -> None:
 
     try:
         with start_server(root).serving():
-            from tokenmill.orchestration.notify import notify
+            from tokenmill.features.refresh.notify import notify
 
             notify(root, block, notice)
     except TokenmillError as error:

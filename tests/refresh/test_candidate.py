@@ -10,8 +10,8 @@ import pytest
 from tests.builders.teams import cli
 from tests.conftest import Project, new_project
 from tokenmill import Tokenizer
+from tokenmill.features.refresh.refresh import CANDIDATE_DIRECTORY, train_candidate
 from tokenmill.pipeline.start import start
-from tokenmill.stages.refresh import CANDIDATE_DIRECTORY, train_candidate
 
 
 @pytest.fixture(scope="module")
