@@ -3,17 +3,18 @@
 import argparse
 import dataclasses
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.dataset_arguments import add_dataset, add_tokenizer, dataset_of
 from tokenmill.errors import EXIT_DONE, EXIT_ERROR, EXIT_NO, CorpusError, ParamsError
+from tokenmill.features import PARTS, load
 from tokenmill.layout import PARAMS_FILE, TOKENS_DIRECTORY
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
-    from tokenmill.project.takedown import Takedown
 
 _SHOWN_MAX = 20
 _SAMPLE_DOCUMENTS = 64
@@ -107,28 +108,28 @@ def _verify(asked: argparse.Namespace) -> Answer:
     )
     result = {"result": found.result, **dataclasses.asdict(found), "dataset": str(dataset)}
     *lines, last = lines_of(found, _SHOWN_MAX)
-    if (left := _takedown(asked, dataset, here)) is not None:
-        from tokenmill.project import takedown
-
-        result["takedown"] = dataclasses.asdict(left)
-        lines += takedown.lines_of(left)
+    for name, more in _found_by_features(asked, dataset, here):
+        result[name] = dataclasses.asdict(more)
+        lines += more.lines()
     return text(result, [*lines, last], _EXIT_CODES[found.result])
 
 
-def _takedown(asked: argparse.Namespace, dataset: Path | str, here: Path) -> "Takedown | None":
-    """The remnants of dropped documents in the project; None unless the dataset is the project's own and its documents are
-    checked."""
+def _found_by_features(asked: argparse.Namespace, dataset: Path | str, here: Path) -> Iterator[tuple[str, Any]]:
+    """Yields what features find in the project, by their names; nothing unless the dataset is the project's own and its documents
+    are checked."""
     root = _root_of(here)
     is_own = isinstance(dataset, Path) and dataset.absolute() == (root / TOKENS_DIRECTORY).absolute()
     if not is_own or asked.no_source or asked.source is not None or not (root / PARAMS_FILE).is_file():
-        return None
+        return
     from tokenmill.config.load_params import load_params
-    from tokenmill.project.takedown import takedown
 
-    try:
-        return takedown(root, load_params(root / PARAMS_FILE))
-    except (CorpusError, ParamsError):  # the verdict says that source.drop could not be checked
-        return None
+    for name, part in PARTS["verify"].items():
+        try:
+            found = load(part)(root, load_params(root / PARAMS_FILE))
+        except (CorpusError, ParamsError):  # the verdict says that source.drop could not be checked
+            continue
+        if found is not None:
+            yield name, found
 
 
 def _info(asked: argparse.Namespace) -> Answer:

@@ -45,6 +45,9 @@ PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "run_refresh": "tokenmill.features.refresh.flow:run_refresh",
             "tell_of_failure": "tokenmill.features.refresh.flow:tell_of_failure",
         },
+        "verify": {  # a function that gives a dataclass with lines(), which `verify` has in its result under this name; or None
+            "takedown": "tokenmill.features.drop.takedown:takedown",
+        },
     }
 )
 """By door, and then by name, the part as "module:object"."""

@@ -72,6 +72,15 @@ class Takedown:
         else:
             self.clean.append(place)
 
+    def lines(self) -> Iterator[str]:
+        """The lines for a person."""
+        yield f"what is left of documents that source.drop names ({self.n_lines:,} lines):"
+        for one in self.left:
+            yield f"  {one.place}: {one.what}. {one.fix}."
+        if self.clean:
+            yield f"  nothing in: {', '.join(self.clean)}"
+        yield f"  not looked into: {', '.join([*self.unseen, 'other clones, backups'])}"
+
 
 @dataclass(frozen=True)
 class _Sought:
@@ -322,13 +331,3 @@ def _published(found: Takedown, root: Path) -> None:
         return
     fix = "Those made before have the documents: delete them (`tokenmill gc PLACE`)"
     found.add("uploaded datasets", _first(urls), fix)
-
-
-def lines_of(found: Takedown) -> Iterator[str]:
-    """The lines for a person."""
-    yield f"what is left of documents that source.drop names ({found.n_lines:,} lines):"
-    for one in found.left:
-        yield f"  {one.place}: {one.what}. {one.fix}."
-    if found.clean:
-        yield f"  nothing in: {', '.join(found.clean)}"
-    yield f"  not looked into: {', '.join([*found.unseen, 'other clones, backups'])}"
