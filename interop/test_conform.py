@@ -14,7 +14,7 @@ from tests.builders.small_tokenizer import small_tokenizer, with_card
 from tokenmill import Tokenizer
 from tokenmill.features.conform.libraries import conform
 from tokenmill.features.conform.program.compare import lines_of
-from tokenmill.tokenizer.conversions.convert import convert
+from tokenmill.features.convert.convert import convert
 
 pytest.importorskip("kitoken", reason="runs in the environment of make test-conform")
 

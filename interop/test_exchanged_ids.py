@@ -20,8 +20,8 @@ from tokenmill import Tokenizer
 from tokenmill.features.conform.libraries import conform
 from tokenmill.features.conform.program.answer import Result, answer_of
 from tokenmill.features.conform.program.consumer import Subject
-from tokenmill.tokenizer.conversions.convert import convert
-from tokenmill.tokenizer.conversions.protobuf import field, fields_of
+from tokenmill.features.convert.convert import convert
+from tokenmill.features.convert.formats.protobuf import field, fields_of
 
 pytest.importorskip("kitoken", reason="runs in the environment of make test-conform")
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.builders.sentencepiece_models import DIGESTS, SYMBOLS, TEXTS, Cell, cells, digest_of, is_followed, model_of
 from tokenmill import Tokenizer
-from tokenmill.tokenizer.conversions.convert import convert, read_form
-from tokenmill.tokenizer.conversions.pieces import Kind
+from tokenmill.features.convert.convert import convert, read_form
+from tokenmill.features.convert.formats.pieces import Kind
 
 sentencepiece = pytest.importorskip("sentencepiece", reason="runs in the environment of make test-conform")
 

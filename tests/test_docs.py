@@ -23,10 +23,10 @@ from tokenmill import Tokenizer
 from tokenmill.cli.main import make_parser
 from tokenmill.config.load_params import load_params
 from tokenmill.error_pages import error_pages
+from tokenmill.features.convert.convert import convert
+from tokenmill.features.convert.formats.pieces import document_of
 from tokenmill.project.examples import with_settings
 from tokenmill.project.parameters import keys
-from tokenmill.tokenizer.conversions.convert import convert
-from tokenmill.tokenizer.conversions.pieces import document_of
 
 README = REPOSITORY / "README.md"
 PAGES = [README, *sorted((REPOSITORY / "docs").rglob("*.md"))]

@@ -57,8 +57,8 @@ def __getattr__(name: str) -> Any:
     """Imports a name when it is first used: a worker, which imports the tasks, needs half of what is behind these names."""
     if name in _MODULES:
         value = import_module(_MODULES[name])
-    elif name in PARTS["flow"]:
-        value = load(PARTS["flow"][name])
+    elif name in PARTS["imported"]:
+        value = load(PARTS["imported"][name])
     elif name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     else:

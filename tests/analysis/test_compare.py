@@ -9,9 +9,9 @@ from tests.builders.teams import cli
 from tests.conftest import DOCUMENTS, Project
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.analysis.compare import compare, lines_of
-from tokenmill.analysis.inspect import check_tokenizer
 from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import Batch, find_shards, read_batches
+from tokenmill.features.convert.inspect import check_tokenizer
 from tokenmill.tokenizer.reading import read_json
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenmill.tokenizer.conversions.gguf import ARRAY, FLOAT32, INT32, STRING, _file
+from tokenmill.features.convert.formats.gguf import ARRAY, FLOAT32, INT32, STRING, _file
 
 Field = tuple[int, Any]
 """A type and a value. That of a list is the type of its values, and these."""

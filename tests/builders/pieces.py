@@ -1,6 +1,6 @@
 """The pieces of a small SentencePiece vocabulary: bytes, and "ab", " ab", "abb" and "bb" of a, b and the space."""
 
-from tokenmill.tokenizer.conversions.pieces import Kind, Normalization, Piece
+from tokenmill.features.convert.formats.pieces import Kind, Normalization, Piece
 
 PIECES = [
     Piece("<unk>", 0, Kind.UNKNOWN),

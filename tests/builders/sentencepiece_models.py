@@ -7,10 +7,10 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from tokenmill.tokenizer.conversions.pieces import Kind
-from tokenmill.tokenizer.conversions.protobuf import field, fixed32
+from tokenmill.features.convert.formats.pieces import Kind
+from tokenmill.features.convert.formats.protobuf import field, fixed32
 
-DIGESTS = Path(__file__).parent.parent / "tokenizer/conversions/sentencepiece_ids.txt"
+DIGESTS = Path(__file__).parent.parent / "convert/sentencepiece_ids.txt"
 """The digest of the ids of all TEXTS by cell. The library made them: interop/test_sentencepiece.py compares them with it."""
 
 TYPES = {"unigram": 1, "bpe": 2, "word": 3, "char": 4}

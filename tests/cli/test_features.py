@@ -38,6 +38,7 @@ def test_each_command_of_the_table_is_added_by_its_part() -> None:
     [
         ("status", set()),
         ("build", set()),
+        ("check", {"convert"}),
         ("choose", {"plan"}),
         ("conform", {"conform"}),
         ("gc", {"share"}),

@@ -29,9 +29,9 @@ from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.corpus.units import cut
 from tokenmill.counts.table import read_counts
 from tokenmill.errors import CorpusError, DamagedError, PointerError, TokenmillError
+from tokenmill.features.convert.convert import read_form
 from tokenmill.storage.contents import content_of
 from tokenmill.storage.file_facts import Digests
-from tokenmill.tokenizer.conversions.convert import read_form
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 TEXT = "the cat sat on the mat"

@@ -38,11 +38,11 @@ from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.corpus.units import cut
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.errors import TokenizerError, TokenmillError
+from tokenmill.features.convert.convert import FORMATS, convert
+from tokenmill.features.convert.formats.gguf import ARRAY, BOOL, FLOAT32, INT32, STRING, UINT32
+from tokenmill.features.convert.formats.pieces import document_of as character_document
 from tokenmill.features.view.dataset_view import Asked, DatasetView
 from tokenmill.storage.file_facts import Digests
-from tokenmill.tokenizer.conversions.convert import FORMATS, convert
-from tokenmill.tokenizer.conversions.gguf import ARRAY, BOOL, FLOAT32, INT32, STRING, UINT32
-from tokenmill.tokenizer.conversions.pieces import document_of as character_document
 from tokenmill.tokenizer.formats.tiktoken_file import read_ranks
 
 _GGUF_KEYS = ["ggml.add_space_prefix", "ggml.bos_token_id", "chat_template", "x"]

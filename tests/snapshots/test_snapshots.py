@@ -10,8 +10,8 @@ import pytest
 from tests.conftest import SHARED
 from tests.snapshots.shapes import SHAPES, write
 from tokenmill import Tokenizer
-from tokenmill.analysis.inspect import check_tokenizer, lines_of
 from tokenmill.artifacts.golden_texts import HARD, PANEL
+from tokenmill.features.convert.inspect import check_tokenizer, lines_of
 
 FOLDER = Path(__file__).parent
 PUBLISHED = SHARED / "tokenizers"

@@ -12,7 +12,6 @@ import tokenizers
 from tests.builders.conversation_sets import Conversation, manifest_of, write_unit
 from tokenmill import Tokenizer, train_vocab
 from tokenmill.analysis.compare import compare
-from tokenmill.analysis.inspect import check_tokenizer
 from tokenmill.artifacts.golden import check_golden, read_golden, write_golden
 from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.golden_texts import around
@@ -23,9 +22,10 @@ from tokenmill.dataset.manifest import write_manifest
 from tokenmill.errors import ParamsError, TokenizerError
 from tokenmill.features.conform.libraries import conform
 from tokenmill.features.conform.texts import texts_of_tokens
+from tokenmill.features.convert.convert import FORMATS, convert, read_form
+from tokenmill.features.convert.inspect import check_tokenizer
 from tokenmill.features.draft.draft_vocab import draft_vocab
 from tokenmill.features.view.vocabulary import Vocabulary, bytes_as_shown
-from tokenmill.tokenizer.conversions.convert import FORMATS, convert, read_form
 from tokenmill.tokenizer.model import CHARACTERS, bytes_of
 from tokenmill.tokenizer.remapping import Remapping
 from tokenmill.training.bpe import Goal, extend

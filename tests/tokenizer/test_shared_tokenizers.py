@@ -16,8 +16,8 @@ import tokenizers
 from tests.conftest import SHARED
 from tokenmill import Tokenizer
 from tokenmill.errors import TokenizerError
-from tokenmill.tokenizer.conversions.convert import loaded
-from tokenmill.tokenizer.conversions.llama_cpp_hash import lines_for_converter
+from tokenmill.features.convert.convert import loaded
+from tokenmill.features.convert.formats.llama_cpp_hash import lines_for_converter
 
 TOKENIZERS = SHARED / "tokenizers"
 VECTORS = ["gpt-2", "qwen3", "starcoder", "deepseek-llm", "llama-2-spm"]

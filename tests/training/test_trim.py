@@ -17,7 +17,7 @@ from tests.builders.trained import END, SPECIAL, TEXT, TOKENIZER, TRICKY, traine
 from tests.conftest import SHARED
 from tokenmill import Counter, Tokenizer
 from tokenmill.errors import CountsError, ParamsError
-from tokenmill.tokenizer.conversions.pieces import document_of as pieces_document
+from tokenmill.features.convert.formats.pieces import document_of as pieces_document
 from tokenmill.training.bpe import Goal, extend
 from tokenmill.training.id_counts import ids_in_counts, ids_in_dataset
 from tokenmill.training.id_map import id_map

@@ -17,9 +17,9 @@ from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.config.publish_params import TokenizerSource
 from tokenmill.dataset.manifest import parse_manifest
 from tokenmill.errors import StorageError, ValidationError
+from tokenmill.features.convert.convert import read_form, write_form
 from tokenmill.features.share.upload import upload
 from tokenmill.storage import anywhere
-from tokenmill.tokenizer.conversions.convert import read_form, write_form
 from tokenmill.versioning.import_tokenizer import import_pinned, pin_anew, pin_if_new
 from tokenmill_reader.checked_parquet import parquet_file
 from tokenmill_reader.regular_files import read

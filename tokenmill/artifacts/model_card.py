@@ -20,8 +20,7 @@ from tokenmill.errors import TokenizerError, first_finding
 from tokenmill.special_tokens import RESERVED
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.storage.followed import followed
-from tokenmill.tokenizer.conversions.elsewhere import without_llama_cpp
-from tokenmill.tokenizer.conversions.forms import Form
+from tokenmill.tokenizer.forms import Form, warnings_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.regular_files import read
 
@@ -156,7 +155,7 @@ def make_card(
         engines=golden.engines,
         origin=origin,
         training=training,
-        llama_cpp=without_llama_cpp(Form(tokenizer, "", {})),
+        llama_cpp=" ".join(warnings_of(Form(tokenizer, "", {}), "llama.cpp")) or None,
     )
 
 

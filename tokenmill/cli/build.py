@@ -1,4 +1,4 @@
-"""The commands build, status and check."""
+"""The commands build and status."""
 
 import argparse
 import dataclasses
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
 from tokenmill.console import console, say
-from tokenmill.errors import EXIT_DONE, EXIT_NO, CorpusError, ParamsError
+from tokenmill.errors import EXIT_DONE, EXIT_NO, CorpusError
 from tokenmill.format_facts import FORMATS
 from tokenmill.layout import DOCUMENT_STAGES, LAST_BUILD_FILE, PAGE_FILE, REPORT_FILE, TOKENS_DIRECTORY
 from tokenmill.storage.atomic import write_atomic
@@ -56,37 +56,6 @@ def add_commands(commands: "Commands") -> None:
     )
     status.add_argument("--params", type=Path, metavar="FILE", help="the project's params.yaml (default: the nearest)")
     status.set_defaults(run=_status)
-    check = commands.add_parser(
-        "check",
-        help="say what a tokenizer file is, what is odd about it, and which engine would run it",
-        usage="%(prog)s [-h] [--json] [-q] [-v] [--debug] tokenizer [--pattern PATTERN] \n"
-        "       [--against FILES [FILES ...] [--text-column NAME] [--text-separator TEXT] [--special {as_text,allow}]]",
-        description="Loads a tokenizer as a build would, without a project. Fails if a build would refuse the tokenizer. With "
-        "--against, compares its ids with those of the tokenizers library instead, document by document up to the first "
-        "difference; exit code 0: all are equal, 1: a difference, 2: an error.",
-        epilog="example: tokenmill check data/tokenizer --against data/raw",
-    )
-    check.add_argument("tokenizer", type=Path, help="a directory with tokenizer.json, such a file, or a .tiktoken file")
-    check.add_argument("--pattern", help="how a .tiktoken file's text is split: a name or a regex")
-    check.add_argument(
-        "--against",
-        nargs="+",
-        metavar="FILES",
-        help="files of documents, or folders of them; name the tokenizer before",
-    )
-    for name, metavar, words in (
-        (
-            "--text-column",
-            "NAME",
-            "with --against: the column of the text (default: the first of text, content and body)",
-        ),
-        ("--text-separator", "TEXT", "with --against: what separates the documents of a .txt file"),
-    ):
-        check.add_argument(name, metavar=metavar, help=words)
-    check.add_argument(
-        "--special", choices=["as_text", "allow"], help="with --against: special tokens in text (default: as_text)"
-    )
-    check.set_defaults(run=_check)
 
 
 def _build(asked: argparse.Namespace) -> Answer:
@@ -191,35 +160,3 @@ def _status(asked: argparse.Namespace) -> Answer:
     if words := words_of_unread(unread, hidden_files(root, params)):
         lines = [*lines, words]
     return text(result, lines, EXIT_NO if would_run else EXIT_DONE)
-
-
-def _check(asked: argparse.Namespace) -> Answer:
-    asked_of_files = {
-        "--text-column": asked.text_column,
-        "--text-separator": asked.text_separator,
-        "--special": asked.special,
-    }
-    for name, value in asked_of_files.items():
-        if value is not None and (value == "" or asked.against is None):
-            what = (
-                "expected a text that is not empty."
-                if value == ""
-                else "says how files are compared, and none are named."
-            )
-            raise ParamsError(name, what, "Correct it, or name files with --against.")
-    if asked.against is not None:
-        from tokenmill.analysis.against_library import compare
-
-        found, lines = compare(
-            asked.tokenizer,
-            asked.pattern,
-            asked.against,
-            asked.text_column,
-            asked.text_separator,
-            asked.special or "as_text",
-        )
-        return text(found, lines, EXIT_DONE if found["difference"] is None else EXIT_NO)
-    from tokenmill.analysis.inspect import check_tokenizer, lines_of
-
-    found = check_tokenizer(asked.tokenizer, asked.pattern)
-    return text(found, lines_of(found, str(asked.tokenizer)))

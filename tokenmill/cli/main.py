@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 import tokenmill
-from tokenmill.cli import build, convert, dataset, help, params, project, versions
+from tokenmill.cli import build, dataset, help, params, project, versions
 from tokenmill.cli.answer import STREAMS, Answer, Stdout, message_of, print_error, print_result
 from tokenmill.cli.log_records import without_passwords_in_logs
 from tokenmill.cli.parser import Commands, Parser, command_of
@@ -222,7 +222,6 @@ def make_parser(first: Sequence[str] = ()) -> Parser:
     dataset.add_commands(commands)
     project.add_commands(commands)
     versions.add_commands(commands)
-    convert.add_commands(commands)
     help.add_commands(commands)
     params.add_commands(commands)
     # One function may add several commands, and stands in the table for each of them.

@@ -24,8 +24,10 @@ PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "conform.py": "tokenmill.features.conform.program.write:write_program",
         },
         "commands": {  # the function that adds the command to the command line
+            "check": "tokenmill.features.convert.commands:add_commands",
             "choose": "tokenmill.features.plan.commands:add_commands",
             "conform": "tokenmill.features.conform.commands:add_commands",
+            "convert": "tokenmill.features.convert.commands:add_commands",
             "diff": "tokenmill.features.diff.commands:add_commands",
             "download": "tokenmill.features.share.commands:add_commands",
             "draft-vocab": "tokenmill.features.draft.commands:add_commands",
@@ -38,12 +40,23 @@ PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "upload": "tokenmill.features.share.commands:add_commands",
             "view": "tokenmill.features.view.commands:add_commands",
         },
+        "elsewhere": {  # by a program, what goes wrong with a tokenizer in it: (Form) -> sentences
+            "llama.cpp": "tokenmill.features.convert.formats.elsewhere:of_llama_cpp",
+            "transformers": "tokenmill.features.convert.formats.elsewhere:of_transformers",
+        },
         "filters": {  # what makes the filter of the value that `source` has under its name, unless that is null or 0
             "min_chars": "tokenmill.features.min_chars.filter:MinChars",
         },
-        "flow": {  # what the flows of a project import from tokenmill.flow
+        "imported": {  # what flows and scripts of projects import from modules of the kernel
+            "convert": "tokenmill.features.convert.convert:convert",
             "run_refresh": "tokenmill.features.refresh.flow:run_refresh",
             "tell_of_failure": "tokenmill.features.refresh.flow:tell_of_failure",
+        },
+        "tokenizer_formats": {  # the files of a tokenizer in a format: (Form) -> bytes by name, raises TokenizerError
+            "gguf": "tokenmill.features.convert.formats.gguf:files_of",
+            "sentencepiece": "tokenmill.features.convert.formats.sentencepiece_model:files_of",
+            "tekken": "tokenmill.features.convert.formats.tekken:files_of",
+            "vocab-merges": "tokenmill.features.convert.formats.vocab_merges:files_of",
         },
         "verify": {  # a function that gives a dataclass with lines(), which `verify` has in its result under this name; or None
             "takedown": "tokenmill.features.drop.takedown:takedown",
@@ -69,14 +82,14 @@ def every_part(door: str) -> list[Any]:
     return [*map(load, parts.values()), *map(load_of_others, parts_of_others(door, parts).values())]
 
 
-def folders(door: str) -> list[str]:
-    """The folders of tokenmill's own parts at a door, below that of the package.
+def folders(*doors: str) -> list[str]:
+    """The folders of tokenmill's own parts at these doors, below that of the package.
 
     >>> folders("beside")
     ['features/conform/program']
     """
-    modules = [part.partition(":")[0].split(".") for part in PARTS[door].values()]
-    return ["/".join(names[1:-1]) for names in modules]
+    modules = [part.partition(":")[0].split(".") for door in doors for part in PARTS[door].values()]
+    return [*dict.fromkeys("/".join(names[1:-1]) for names in modules)]
 
 
 def parts_of_others(door: str, taken: Collection[str]) -> dict[str, "EntryPoint"]:

@@ -70,6 +70,6 @@ def run_stages(stages: Stages, build: Build) -> list[StageSummary]:
 
 def __getattr__(name: str) -> Any:
     """Gives the functions of features that the flows of projects of 0.1 to 0.3 import from here."""
-    if name in PARTS["flow"]:
-        return load(PARTS["flow"][name])
+    if name in PARTS["imported"]:
+        return load(PARTS["imported"][name])
     raise AttributeError(f"module 'tokenmill.orchestration.flow_runs' has no attribute {name!r}")

@@ -52,10 +52,14 @@ READER = {
 }
 """The rooms and modules of tokenmill_reader, the package beside tokenmill, that decide the bytes of each stage's outputs."""
 
-AFTER_UNITS = {"count": ("tokenizer",), "train-vocab": ("chat", *folders("beside")), "validate": ("report",)}
+AFTER_UNITS = {
+    "count": ("tokenizer",),
+    "train-vocab": ("chat", *folders("beside", "elsewhere")),
+    "validate": ("report",),
+}
 """Rooms that write outputs of a stage after its units are done: the stage runs again if they change, its units do not. Of count, it
 is the room by which texts are prepared for the tokenizer to extend or to trim: the keys of such units have its digest. Of
-train-vocab, features write files beside the tokenizer."""
+train-vocab, features write files beside the tokenizer, and sentences into its card."""
 
 
 @functools.cache

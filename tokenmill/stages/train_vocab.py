@@ -22,6 +22,7 @@ from tokenmill.counts.groups import Groups, read_groups
 from tokenmill.counts.spill import open_parquet
 from tokenmill.counts.table import read_counts
 from tokenmill.errors import CountsError, ParamsError
+from tokenmill.features import PARTS
 from tokenmill.layout import (
     COUNTS_FILE,
     COUNTS_GROUPS_DIRECTORY,
@@ -42,8 +43,7 @@ from tokenmill.stages.train_vocab_trim import trim_task, trimmed_entry
 from tokenmill.storage.atomic import sha256_directory, write_atomic, write_directory
 from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.beside import write_beside
-from tokenmill.tokenizer.conversions.elsewhere import warnings_of
-from tokenmill.tokenizer.conversions.forms import Form
+from tokenmill.tokenizer.forms import Form, warnings_of
 from tokenmill.tokenizer.preparing import Preparation
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.id_map import ID_MAP_FILE, id_map
@@ -124,7 +124,7 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
     if words := not_reached(tokenizer.vocab_size, tokenizer.special_tokens, training):
         say(f"train-vocab: WARNING: stopped early at {words} Add text, or lower train_vocab.vocab_size.")
     form = Form(tokenizer, "", {name: text for name, text in special.items() if text is not None})
-    if programs := dict.fromkeys(warning.program for warning in warnings_of(form)):
+    if programs := [program for program in PARTS["elsewhere"] if warnings_of(form, program)]:
         say(f"train-vocab: for {' and '.join(programs)}, see `tokenmill check {TOKENIZER_DIRECTORY}`")
     return StageSummary("train-vocab", "run", text_mb=report["text_bytes"] / 1e6, vocab_size=tokenizer.vocab_size)
 

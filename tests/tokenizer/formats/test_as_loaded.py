@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tokenmill import Tokenizer
-from tokenmill.analysis.inspect import check_tokenizer
 from tokenmill.errors import TokenizerError
+from tokenmill.features.convert.inspect import check_tokenizer
 
 FLAGS = {"special": False, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 WORDS = {"pre_tokenizer": {"type": "Whitespace"}}

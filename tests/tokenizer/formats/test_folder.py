@@ -14,8 +14,8 @@ from transformers import AutoTokenizer
 from tests.builders.chats import needs_new_transformers
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.errors import TokenizerError
+from tokenmill.features.convert.convert import convert, read_form
 from tokenmill.tokenizer.chat_files import chat_templates_of, special_names
-from tokenmill.tokenizer.conversions.convert import convert, read_form
 from tokenmill.tokenizer.formats.folder import content_of
 from tokenmill.tokenizer.formats.transformers_classes import built_by, class_of
 

@@ -23,7 +23,7 @@ from tokenmill.features.conform.texts import generated_texts, texts_of_tokens
 from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.storage.followed import followed
 from tokenmill.tokenizer.chat_files import copy_chat_templates
-from tokenmill.tokenizer.conversions.convert import read_form, write_form
+from tokenmill.tokenizer.forms import loaded, write_as
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.regular_files import read
 
@@ -81,12 +81,12 @@ def _make_files(source: Path, folder: Path, names: Sequence[str]) -> dict[str, s
     made."""
     files = [one.name for one in folder.iterdir()]
     missing = [name for name in names if name in _MADE and not any(one.endswith(_MADE[name][0]) for one in files)]
-    form = read_form(source) if missing else None
+    form = loaded(source) if missing else None
     refused = {}
     for name in missing:
         assert form is not None
         try:
-            write_form(form, folder, _MADE[name][1])
+            write_as(form, folder, _MADE[name][1])
         except TokenizerError as error:
             refused[name] = error.what.removesuffix(".")
     return refused

@@ -1,1 +1,1 @@
-"""Tokenizers in the files of other programs: llama.cpp, mistral-common, SentencePiece and GPT-2."""
+"""What projects of 0.3 import; it stays until 1.0."""

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.errors import TokenizerError
-from tokenmill.tokenizer.conversions.forms import Form, id_of
-from tokenmill.tokenizer.conversions.pieces import MARK, Kind, Normalization, Piece, pieces_of
-from tokenmill.tokenizer.conversions.protobuf import field, fields_of, fixed32
-from tokenmill.tokenizer.conversions.sentencepiece_steps import document_as_sentencepiece
+from tokenmill.features.convert.formats.pieces import MARK, Kind, Normalization, Piece, pieces_of
+from tokenmill.features.convert.formats.protobuf import field, fields_of, fixed32
+from tokenmill.features.convert.formats.sentencepiece_steps import document_as_sentencepiece
 from tokenmill.tokenizer.formats.other_kinds import refuse_other
+from tokenmill.tokenizer.forms import Form, id_of
 from tokenmill_reader.regular_files import read
 
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3  # of the model

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from tokenmill.errors import TokenizerError, shown
 from tokenmill.pretokenizers import patterns
-from tokenmill.tokenizer.conversions.forms import Form, not_merged
 from tokenmill.tokenizer.formats import tiktoken_file, tokenizer_json
 from tokenmill.tokenizer.formats.strict_json import Each, check, parse
+from tokenmill.tokenizer.forms import Form, not_merged
 from tokenmill.tokenizer.model import Model
 from tokenmill_reader.regular_files import read
 

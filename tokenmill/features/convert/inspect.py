@@ -4,17 +4,17 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tokenmill.analysis.oddities import entry, of_document, of_model, unmatched
 from tokenmill.errors import TokenizerError
+from tokenmill.features import PARTS
+from tokenmill.features.convert.oddities import entry, of_document, of_model, unmatched
 from tokenmill.pretokenizers import patterns
 from tokenmill.pretokenizers.json_steps import parts_of
-from tokenmill.tokenizer.conversions.convert import loaded
-from tokenmill.tokenizer.conversions.elsewhere import warnings_of
 from tokenmill.tokenizer.formats.as_loaded import mended
 from tokenmill.tokenizer.formats.files import file_of
 from tokenmill.tokenizer.formats.folder import changes, with_folder
 from tokenmill.tokenizer.formats.schema import read_document, unread_fields
 from tokenmill.tokenizer.formats.tiktoken_file import with_own_ranks
+from tokenmill.tokenizer.forms import loaded, warnings_of
 from tokenmill.tokenizer.model import BYTE_TOKENS
 from tokenmill_reader.regular_files import read
 
@@ -64,7 +64,7 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
         "ignore_merges": bool(document["model"].get("ignore_merges")),
         "special_tokens": tokenizer.special_tokens,
         "oddities": oddities,
-        "elsewhere": [one.what for one in warnings_of(form)],
+        "elsewhere": [warning for program in PARTS["elsewhere"] for warning in warnings_of(form, program)],
     }
 
 

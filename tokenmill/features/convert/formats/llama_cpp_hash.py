@@ -3,7 +3,7 @@
 import json
 from hashlib import sha256
 
-from tokenmill.tokenizer.conversions.forms import Form
+from tokenmill.tokenizer.forms import Form
 
 CHECK_TEXT = (
     "\n \n\n \n\n\n \t \t\t \t\n  \n   \n    \n     \n\U0001f680 (normal) \U0001f636\u200d\U0001f32b\ufe0f (multiple emojis "

@@ -4,7 +4,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from tokenmill.errors import TokenizerError
-from tokenmill.tokenizer.conversions.forms import Form, plain_added
+from tokenmill.tokenizer.forms import Form, plain_added
 from tokenmill.tokenizer.model import BYTE_TOKENS
 
 MARK = "▁"

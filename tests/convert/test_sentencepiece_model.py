@@ -18,9 +18,9 @@ from tests.builders.sentencepiece_models import (
     piece,
 )
 from tokenmill.errors import TokenizerError
-from tokenmill.tokenizer.conversions.convert import read_form
-from tokenmill.tokenizer.conversions.pieces import Kind
-from tokenmill.tokenizer.conversions.protobuf import field
+from tokenmill.features.convert.convert import read_form
+from tokenmill.features.convert.formats.pieces import Kind
+from tokenmill.features.convert.formats.protobuf import field
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 EXPECTED = {

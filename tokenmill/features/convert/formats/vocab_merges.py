@@ -8,9 +8,9 @@ from tokenmill.errors import TokenizerError
 from tokenmill.pretokenizers import patterns
 from tokenmill.pretokenizers.json_steps import pre_tokenizer_of
 from tokenmill.storage.followed import followed
-from tokenmill.tokenizer.conversions.forms import Form, not_merged
 from tokenmill.tokenizer.formats.other_kinds import refuse_mark, refuse_other
 from tokenmill.tokenizer.formats.strict_json import Each, check, parse
+from tokenmill.tokenizer.forms import Form, not_merged
 from tokenmill_reader.regular_files import read
 
 _MERGES_FILE = "merges.txt"

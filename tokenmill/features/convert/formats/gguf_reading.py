@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from tokenmill.errors import TokenizerError, shown
+from tokenmill.features.convert.formats.gguf import ARRAY, BOOL, FLOAT32, IDS, INT32, MAGIC, PATTERNS, STRING, UINT32
+from tokenmill.features.convert.formats.pieces import Kind, Normalization, Piece, document_of
 from tokenmill.pretokenizers import patterns
 from tokenmill.pretokenizers.json_steps import pre_tokenizer_of
 from tokenmill.storage.contents import HEAD_BYTES
-from tokenmill.tokenizer.conversions.forms import plain_added
-from tokenmill.tokenizer.conversions.gguf import ARRAY, BOOL, FLOAT32, IDS, INT32, MAGIC, PATTERNS, STRING, UINT32
-from tokenmill.tokenizer.conversions.pieces import Kind, Normalization, Piece, document_of
 from tokenmill.tokenizer.formats.other_kinds import refuse_other
+from tokenmill.tokenizer.forms import plain_added
 from tokenmill_reader.regular_files import open_regular
 
 _NUMBERS = {

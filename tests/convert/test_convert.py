@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,13 @@ from tests.builders.tekken import tekken_file
 from tests.builders.tokenizer_files import DOCUMENT, ISOLATED, changed, loaded, split
 from tests.builders.trained import TOKENIZER
 from tokenmill import Tokenizer, _core
-from tokenmill.cli.convert import _FORMATS
 from tokenmill.cli.main import main
 from tokenmill.errors import TokenizerError
-from tokenmill.tokenizer.conversions.convert import FORMATS, convert, read_form
-from tokenmill.tokenizer.conversions.gguf import ARRAY, BOOL, FLOAT32, INT32, PATTERNS, STRING, UINT32
-from tokenmill.tokenizer.conversions.llama_cpp_hash import CHECK_TEXT
-from tokenmill.tokenizer.conversions.pieces import Kind, document_of, merges_of
+from tokenmill.features.convert.commands import _FORMATS
+from tokenmill.features.convert.convert import FORMATS, convert, read_form
+from tokenmill.features.convert.formats.gguf import ARRAY, BOOL, FLOAT32, INT32, PATTERNS, STRING, UINT32
+from tokenmill.features.convert.formats.llama_cpp_hash import CHECK_TEXT
+from tokenmill.features.convert.formats.pieces import Kind, document_of, merges_of
 
 TEXTS = ("the cat sat", "  the  mat\n\n12 345, äöü 中文 👍", "", " ", "<|endoftext|> abab")
 
@@ -367,3 +368,7 @@ def test_a_token_of_a_tekken_json_has_one_place(tmp_path: Path, id: int | None, 
         values["vocab"][256]["token_bytes"] = values["vocab"][id]["token_bytes"]
     with pytest.raises(TokenizerError, match=re.escape(message)):
         read_form(tekken_with(tmp_path, vocab=values["vocab"]))
+
+
+def test_convert_is_imported_under_its_name_of_0_3() -> None:
+    assert import_module("tokenmill.tokenizer.conversions.convert").convert is convert

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tokenmill.errors import TokenizerError
-from tokenmill.tokenizer.conversions.pieces import MARK, Kind, Normalization, Piece, document_of
+from tokenmill.features.convert.formats.pieces import MARK, Kind, Normalization, Piece, document_of
 
 _FIX = "Use the tokenizer.json that is published with the same model, or train the model without this setting."
 _NONCHARACTERS = range(0xFDD0, 0xFDF0)

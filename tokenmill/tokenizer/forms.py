@@ -1,9 +1,15 @@
-"""A tokenizer on its way from one file format to another: its tokenizer.json, and the names and the chat template beside it."""
+"""A tokenizer for other programs: its tokenizer.json, and the names and the chat template beside it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from tokenmill.errors import TokenizerError
+from tokenmill.features import PARTS, load
+from tokenmill.storage.atomic import write_atomic
+from tokenmill.tokenizer.chat_files import DEFAULT, chat_templates_of
+from tokenmill.tokenizer.formats.folder import names_in
 from tokenmill.tokenizer.formats.tiktoken_file import last_merge
 from tokenmill.tokenizer.model import Model
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -29,6 +35,34 @@ class Form:
         """The error for a tokenizer that a format cannot hold."""
         advice = fix or "Take another format (--to), or give the program tokenizer.json."
         return TokenizerError(f"{self.place}: {field}", f"cannot become {format} with the same ids: {why}.", advice)
+
+
+def loaded(source: Path, pattern: str | None = None) -> Form:
+    """A tokenizer that `Tokenizer.load` takes, with the names and the chat template in its folder. Raises TokenizerError."""
+    tokenizer = Tokenizer.load(source, pattern)
+    if not source.is_dir():
+        return Form(tokenizer, str(source), {})
+    return Form(tokenizer, str(source), names_in(source), chat_templates_of(source).get(DEFAULT))
+
+
+def write_as(form: Form, directory: Path, format: str) -> list[Path]:
+    """Writes a tokenizer into a directory in the file format of another program, and returns the files. Raises TokenizerError
+    if the program would give other ids."""
+    return write_files(load(PARTS["tokenizer_formats"][format])(form), directory)
+
+
+def write_files(files: Mapping[str, bytes], directory: Path) -> list[Path]:
+    """Writes these files by their names, and returns their paths."""
+    for name, content in files.items():
+        with write_atomic(directory / name) as path:
+            path.write_bytes(content)
+    return [directory / name for name in files]
+
+
+def warnings_of(form: Form, program: str) -> list[str]:
+    """Sentences on what goes wrong with a tokenizer in a program; none for a program that no feature knows."""
+    part = PARTS["elsewhere"].get(program)
+    return load(part)(form) if part else []
 
 
 def plain_added(id: int, text: str, special: bool) -> dict[str, Any]:

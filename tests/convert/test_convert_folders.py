@@ -10,8 +10,8 @@ from tests.builders.pieces import PIECES, PLAIN
 from tests.builders.tekken import tekken_file
 from tests.builders.tokenizer_files import loaded
 from tokenmill.errors import TokenizerError
-from tokenmill.tokenizer.conversions.convert import convert, read_form
-from tokenmill.tokenizer.conversions.pieces import document_of
+from tokenmill.features.convert.convert import convert, read_form
+from tokenmill.features.convert.formats.pieces import document_of
 
 ADDING: dict[str, dict[str, Any]] = {
     "added_tokens.json": {"<x>": 330},

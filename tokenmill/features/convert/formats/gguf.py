@@ -4,9 +4,9 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tokenmill.tokenizer.conversions.forms import Form, id_of, not_merged
-from tokenmill.tokenizer.conversions.llama_cpp_hash import lines_for_converter
-from tokenmill.tokenizer.conversions.pieces import Kind, pieces_of
+from tokenmill.features.convert.formats.llama_cpp_hash import lines_for_converter
+from tokenmill.features.convert.formats.pieces import Kind, pieces_of
+from tokenmill.tokenizer.forms import Form, id_of, not_merged
 from tokenmill.tokenizer.model import Model, characters_of
 
 PATTERNS = {

@@ -9,9 +9,9 @@ from tests.builders.tokenizer_files import DOCUMENT, ISOLATED, changed, loaded, 
 from tests.builders.trained import TOKENIZER
 from tests.conftest import Project
 from tokenmill import Tokenizer
-from tokenmill.analysis.inspect import check_tokenizer, lines_of
 from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.model_card import make_card, readme_of
+from tokenmill.features.convert.inspect import check_tokenizer, lines_of
 
 NFC = changed("normalizer", to={"type": "NFC"})
 

@@ -15,9 +15,9 @@ from tests.builders.tokenizer_files import DOCUMENT, GPT2, NEXT_ID, VOCAB, chang
 from tests.builders.trained import TOKENIZER
 from tests.conftest import REPOSITORY
 from tokenmill import Tokenizer
-from tokenmill.analysis.inspect import check_tokenizer
 from tokenmill.cli.main import main
 from tokenmill.errors import TokenizerError
+from tokenmill.features.convert.inspect import check_tokenizer
 
 
 def checked(tmp_path: Path, document: dict[str, Any]) -> dict[str, Any]:

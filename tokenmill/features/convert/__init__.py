@@ -1,0 +1,1 @@
+"""Tokenizers described, and written in the file formats of other programs."""
