@@ -58,7 +58,7 @@ def read_form(source: Path, pattern: str | None = None) -> Form:
     elif fnmatchcase(source.name, tekken.NAMES):
         document, names = tekken.read_tekken(source)
     elif source.name == "vocab.json":
-        document = asked = vocab_merges.document_of(source, pattern)
+        document = given = vocab_merges.document_of(source, pattern)
     else:
         return loaded(source, pattern)
     if folder != source:
@@ -66,7 +66,7 @@ def read_form(source: Path, pattern: str | None = None) -> Form:
         template = chat_templates_of(folder).get(DEFAULT, template)
         document = _with_files_beside(document, source)
     if source.name == "vocab.json":
-        vocab_merges.check_split(document, asked, source)
+        vocab_merges.check_split(document, given, source)
     content = json.dumps(document, ensure_ascii=False).encode()
     return Form(Tokenizer.of(read_json(content, str(source)), str(source), CACHE_MB_MAX), str(source), names, template)
 
