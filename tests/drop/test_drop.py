@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import DOCUMENTS, Project
-from tokenmill.corpus.drop import DropLine, DropList, DropParts, drop_list
+from tokenmill.corpus.drop import DropLine, DropList, drop_list
+from tokenmill.corpus.drop_parts import DropParts
 from tokenmill.corpus.filter import dropped_documents
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.text_digests import text_digests, text_keys

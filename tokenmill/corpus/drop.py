@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,7 +15,7 @@ from tokenmill.corpus.csv_records import other_separator
 from tokenmill.corpus.filter import Left
 from tokenmill.corpus.parquet_files import checked
 from tokenmill.corpus.reader import Batch
-from tokenmill.corpus.text_digests import Keys, text_digests, text_keys
+from tokenmill.corpus.text_digests import text_digests
 from tokenmill.errors import CorpusError, PointerError, of_the_machine
 from tokenmill.storage.contents import HEAD_BYTES, content_of
 from tokenmill_reader.regular_files import open_regular
@@ -95,34 +93,6 @@ class DropList:
     def as_key(self) -> list[tuple[str | None, str | None, str]]:
         """The lines as plain values, for the key of a unit."""
         return [(line.id, None if line.sha256 is None else line.sha256.hex(), line.reason) for line in self.lines]
-
-
-class DropParts:
-    """Finds the lines of a list that may match documents of a unit, from the keys of the unit's ids and texts. Colliding keys can
-    only give a line too many."""
-
-    def __init__(self, whole: DropList) -> None:
-        self._whole = whole
-        ids = pa.array([line.id for line in whole.lines], pa.large_string())
-        digests = pa.array([line.sha256 for line in whole.lines], pa.binary(32))
-        self._has_id, self._ids = _known(ids), text_keys(text_digests(ids))
-        self._has_sha256, self._digests = _known(digests), text_keys(pc.fill_null(digests, bytes(32)))
-        self._distinct_ids = np.unique(self._ids[self._has_id])
-        self._distinct_digests = np.unique(self._digests[self._has_sha256])
-
-    def of_unit(self, ids: Keys, digests: Keys) -> DropList:
-        """The lines that may match, in order. `ids`, `digests`: each key once."""
-        if not self._whole.lines:
-            return self._whole
-        has_id = np.isin(self._ids, np.intersect1d(self._distinct_ids, ids, assume_unique=True))
-        has_sha256 = np.isin(self._digests, np.intersect1d(self._distinct_digests, digests, assume_unique=True))
-        chosen = (~self._has_id | has_id) & (~self._has_sha256 | has_sha256)
-        return DropList([self._whole.lines[i] for i in np.flatnonzero(chosen).tolist()])
-
-
-def _known(array: pa.Array) -> npt.NDArray[np.bool_]:
-    known: npt.NDArray[np.bool_] = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), bool)
-    return known
 
 
 def _sha256(texts: Any, i: int) -> bytes:

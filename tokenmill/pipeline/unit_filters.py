@@ -3,6 +3,7 @@ documents."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
-from tokenmill.corpus.drop import DropLine, DropList, DropParts
+from tokenmill.corpus.drop import DropLine, DropList
 from tokenmill.corpus.filter import DroppedDocument, Filters
 from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
@@ -22,6 +23,9 @@ from tokenmill.pipeline.unit_content import content
 from tokenmill.rounds import Round, Rounds, Task, do
 from tokenmill.storage.unit_store import unit_key
 from tokenmill_reader.regular_files import naming
+
+if TYPE_CHECKING:
+    from tokenmill.corpus.drop_parts import DropParts
 
 _IDS_FILE = "ids.npy"  # in a unit's folder
 _TEXTS_FILE = "texts.npy"
@@ -79,6 +83,8 @@ def unit_filters(project: Project) -> Rounds[dict[str, Filters]]:
         for unit in units
     ]
     done = yield from do(Round("documents", tasks, DocumentFacts))
+    from tokenmill.corpus.drop_parts import DropParts  # imports polars, which workers and plans do not need
+
     parts = DropParts(whole)
     return {unit.name: _of_unit(filters, parts, one.folder) for unit, one in zip(units, done, strict=True)}
 
@@ -109,7 +115,7 @@ def _keys(units: Sequence[Unit]) -> dict[str, str]:
     }
 
 
-def _of_unit(filters: Filters, parts: DropParts, folder: Path) -> Filters:
+def _of_unit(filters: Filters, parts: "DropParts", folder: Path) -> Filters:
     """The filters with those lines of source.drop that may match documents of the unit with this folder; without any, none."""
     ids, texts = (np.load(folder / name, allow_pickle=False) for name in (_IDS_FILE, _TEXTS_FILE))
     listed = parts.of_unit(ids, texts)
