@@ -295,7 +295,7 @@ def first_finding(error: "ModelError") -> str:
 def room(place: str) -> str:
     """Says how much is free on a path's disk; the path need not exist."""
     path = Path(os.path.abspath(place))  # noqa: PTH100 — links are not followed
-    folder = next(one for one in (path, *path.parents) if one.is_dir())
+    folder = next(ancestor for ancestor in (path, *path.parents) if ancestor.is_dir())
     disk = os.statvfs(folder)
     return f"{disk.f_bavail * disk.f_frsize / 1e6:,.1f} MB are free there{_file_limit()}"
 

@@ -192,7 +192,7 @@ def _merges(tokenizer: Tokenizer) -> dict[tuple[Any, Any], int]:
         return {pair: rank for rank, pair in first.values()}
     model = with_own_ranks(tokenizer.model)
     tokens = model.token_bytes()
-    return {(tokens[one.left], tokens[one.right]): one.rank for one in model.merges}
+    return {(tokens[merge.left], tokens[merge.right]): merge.rank for merge in model.merges}
 
 
 def _moved(one: dict[tuple[Any, Any], int], other: dict[tuple[Any, Any], int]) -> int:

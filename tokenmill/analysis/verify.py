@@ -111,7 +111,7 @@ def _verify_remote(url: str, options: VerifyOptions) -> Verdict:
             verdict = Verdict(remote.tokens, findings=wrong, not_checked=["all that needs the tokenizer"])
         else:
             verdict = _verified(remote.tokens, options, remote)
-        verdict.findings = [replace(one, what=remote.in_words(one.what)) for one in verdict.findings]
+        verdict.findings = [replace(finding, what=remote.in_words(finding.what)) for finding in verdict.findings]
         verdict.not_checked = [remote.in_words(one) for one in verdict.not_checked]
     verdict.dataset = url
     return verdict
@@ -141,7 +141,7 @@ def _verified(dataset: Path, options: VerifyOptions, remote: RemoteDataset | Non
         remote.keeps = bool(manifest.sets)
         verdict.add(remote.wrong)
     verdict.add(wrong_identity(subject))
-    if any(one.file == MANIFEST_FILE for one in verdict.findings):
+    if any(finding.file == MANIFEST_FILE for finding in verdict.findings):
         return verdict
     if remote is not None and not remote.folder.endswith(f"/{folder_name(manifest)}"):
         what = f"is of the dataset {folder_name(manifest)}, not of that its folder is named after."
@@ -274,12 +274,16 @@ def _numbers(
     return {
         "files": len(facts),
         "files_in_all": len(manifest.shards),
-        "documents": sum(one.n_documents for one in facts),
-        "tokens": sum(one.n_tokens for one in facts),
-        "text_bytes": sum(one.text_bytes for one in facts),
+        "documents": sum(file_facts.n_documents for file_facts in facts),
+        "tokens": sum(file_facts.n_tokens for file_facts in facts),
+        "text_bytes": sum(file_facts.text_bytes for file_facts in facts),
         "files_of_sets": len(manifest.set_files()),
         "with_documents": options.source is not None,
-        "sample": {"documents": sum(one.n_sampled for one in facts), "seed": options.seed, "engines": engines},
+        "sample": {
+            "documents": sum(file_facts.n_sampled for file_facts in facts),
+            "seed": options.seed,
+            "engines": engines,
+        },
     }
 
 

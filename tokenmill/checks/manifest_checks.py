@@ -121,11 +121,13 @@ def _wrong_sources(manifest: Manifest) -> Iterator[Finding]:
         yield in_manifest(f"sources: expected each name once; found {names}.")
         return
     known: set[str | None] = set(names) or {None}
-    for one in manifest.inputs:
-        if one.source not in known:
-            yield in_manifest(f"{one.name}: source is {one.source!r}, which is not among the sources {names}.")
+    for input_file in manifest.inputs:
+        if input_file.source not in known:
+            yield in_manifest(
+                f"{input_file.name}: source is {input_file.source!r}, which is not among the sources {names}."
+            )
             return
-    source_of = {one.name: one.source for one in manifest.inputs}
+    source_of = {input_file.name: input_file.source for input_file in manifest.inputs}
     sums = {name: [0, 0, 0] for name in names}
     for shard in manifest.shards:
         found = {source_of.get(rows.name) for rows in shard.rows}
@@ -151,7 +153,7 @@ def _wrong_sources(manifest: Manifest) -> Iterator[Finding]:
 
 def wrong_sources(manifest: Manifest, shards: Iterable[Shard]) -> Iterator[Finding]:
     """Says how the manifest's named sources differ from those of params.yaml, for the shards that both have."""
-    said, known = {one.name: one.source for one in manifest.inputs}, manifest.document_sources()
+    said, known = {input_file.name: input_file.source for input_file in manifest.inputs}, manifest.document_sources()
     differ: dict[str, Finding] = {}
     for shard in shards:
         asked, source = shard.source, known.get(shard.name)

@@ -113,12 +113,12 @@ def _wrong_arrangement(
 ) -> Rounds[list[Finding | NotChecked]]:
     """Compares the manifest's sets with those that its parameters give, and then their content."""
     manifest = subject.manifest
-    if unknown := sorted({one.format for one in manifest.sets} - {*SET_FORMATS, INDEX_FORMAT.name}):
+    if unknown := sorted({file_set.format for file_set in manifest.sets} - {*SET_FORMATS, INDEX_FORMAT.name}):
         return [in_manifest(f"sets: {unknown[0]!r} is no format.")]
     wrong: list[Finding | NotChecked] = []
     if (epochs := epochs_of(manifest.sources, units, files.splits)) != files.epochs:
         wrong.append(in_manifest(f"files.epochs: it says {files.epochs}; its sources have {epochs}."))
-    names = dict.fromkeys(one.format for one in manifest.sets if one.format != INDEX_FORMAT.name)
+    names = dict.fromkeys(file_set.format for file_set in manifest.sets if file_set.format != INDEX_FORMAT.name)
     formats = [SET_FORMATS[name] for name in names]
     ends = manifest.begin_of_document_id, manifest.end_of_document_id
     turns = None if manifest.chat is None else manifest.chat.turns

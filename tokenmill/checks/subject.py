@@ -64,7 +64,8 @@ def table_inputs(manifest: Manifest, files: Sequence[RightFile]) -> list[TableIn
     """What the tables are made from."""
     names = manifest.source_names()
     return [
-        TableInput(one.entry.name, one.entry.pieces, one.folder, names.get(one.entry.rows[0].name, "")) for one in files
+        TableInput(file.entry.name, file.entry.pieces, file.folder, names.get(file.entry.rows[0].name, ""))
+        for file in files
     ]
 
 

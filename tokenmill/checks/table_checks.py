@@ -42,11 +42,11 @@ def wrong_tables(subject: Subject, files: Sequence[RightFile], scratch: Path) ->
     inputs = table_inputs(manifest, files)
     write_tables(inputs, manifest.has_ids, subject.tokenizer, made, manifest.files.splits if manifest.files else {})
     if subject.inputs is not None:
-        write_dropped(made / DROPPED_FILE, ((one.entry.pieces, one.folder) for one in files))
+        write_dropped(made / DROPPED_FILE, ((file.entry.pieces, file.folder) for file in files))
     for name in sorted(set(files_below(made)) - {table.name for table in manifest.tables}):
         yield in_manifest(f"tables: {name} is not among them, which every dataset has.")
     if subject.inputs is not None and manifest.chat is not None and manifest.chat.n_repeated is not None:
-        n_repeated = sum(n_repeated_tokens(one.folder / UNIT_INDEX_FILE) for one in files)
+        n_repeated = sum(n_repeated_tokens(file.folder / UNIT_INDEX_FILE) for file in files)
         if n_repeated != manifest.chat.n_repeated:
             yield in_manifest(
                 f"chat: n_repeated is {manifest.chat.n_repeated}, but its files have {n_repeated} together."

@@ -111,7 +111,7 @@ def _message(i: int, found: Any, texts: list[str]) -> dict[str, Any]:
     role, calls = message.pop("role"), message.get("tool_calls")
     if not isinstance(role, str) or role not in ROLES:
         raise ConversationError(f"message {i}: role: expected one of {', '.join(ROLES)}; found {_shown(role)}")
-    if calls is not None and not (isinstance(calls, list) and all(isinstance(one, dict) for one in calls)):
+    if calls is not None and not (isinstance(calls, list) and all(isinstance(call, dict) for call in calls)):
         raise ConversationError(f"message {i}: tool_calls: expected a list of objects; found {_kind(calls)}")
     if "content" in message:
         content = _content(i, message.pop("content"))

@@ -239,7 +239,7 @@ def _no_digest(where: str, found: str) -> CorpusError:
 
 
 def _check_columns(name: str, columns: Sequence[str]) -> None:
-    unknown = [one for one in columns if one not in _COLUMNS]
+    unknown = [column for column in columns if column not in _COLUMNS]
     is_right = "reason" in columns and ("id" in columns or "digest" in columns) and len(set(columns)) == len(columns)
     if unknown or not is_right:
         found = ", ".join(columns) or "none"

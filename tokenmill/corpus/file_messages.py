@@ -112,7 +112,7 @@ def nothing_matches(root: Path, glob: str, asked: str, matched_folder: str | Non
     if matched_folder is not None:
         inside = f"{glob.rstrip('/') + '/**/*'!r} matches the files in it, at any depth."
         return CorpusError(asked, f"{expected}; found the folder {matched_folder}.", inside, code="TM203")
-    tracked = next((one for one in (folder, *folder.parents) if Path(f"{one}.dvc").is_file()), None)
+    tracked = next((ancestor for ancestor in (folder, *folder.parents) if Path(f"{ancestor}.dvc").is_file()), None)
     if tracked is not None and not _holds_any(tracked):
         what = f"{expected}; {tracked} is tracked by DVC and not downloaded."
         return CorpusError(asked, what, "Run `dvc pull`.", code="TM203")
@@ -126,7 +126,7 @@ def nothing_matches(root: Path, glob: str, asked: str, matched_folder: str | Non
 
 def _holds_any(folder: Path) -> bool:
     """Whether the folder exists and holds a file that is not hidden."""
-    return folder.is_dir() and any(not one.name.startswith(".") for one in folder.iterdir())
+    return folder.is_dir() and any(not child.name.startswith(".") for child in folder.iterdir())
 
 
 def _listing(folder: Path) -> str:

@@ -68,7 +68,9 @@ def _bytes_before(file: IO[bytes], metadata: "pq.FileMetaData", footer: int) -> 
     if metadata.num_row_groups:
         group = metadata.row_group(metadata.num_row_groups - 1)
         chunks = [group.column(i) for i in range(group.num_columns)]
-        ends = [(one.dictionary_page_offset or one.data_page_offset) + one.total_compressed_size for one in chunks]
+        ends = [
+            (chunk.dictionary_page_offset or chunk.data_page_offset) + chunk.total_compressed_size for chunk in chunks
+        ]
         end = max([end, *ends])
     last = footer - end  # where this file begins, if nothing such as an index is between its pages and its footer
     first = max(last - _INDEX_BYTES_MAX, 0)

@@ -71,7 +71,7 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def sources_of_shards(self) -> dict[str, CountedSource]:
         """How the shards of named sources were read, by the names of the shards."""
-        return {one.name: self.sources[one.source] for one in self.shards if one.source is not None}
+        return {shard.name: self.sources[shard.source] for shard in self.shards if shard.source is not None}
 
 
 class Samples:

@@ -203,7 +203,11 @@ def inside(name: str) -> str:
 
 
 def _objects(glob: str, asked: str, listings: dict[str, list[StoredObject]]) -> list[StoredObject]:
-    found = [one for one in find_objects(glob, asked, listings) if one.n_bytes or kind_of(one.url)]
+    found = [
+        stored_object
+        for stored_object in find_objects(glob, asked, listings)
+        if stored_object.n_bytes or kind_of(stored_object.url)
+    ]
     found = [one for one in found if not _is_left_out(one.url.rpartition("/")[2])]
     if not found:
         raise CorpusError(
@@ -291,7 +295,7 @@ def _is_left_out(last: str) -> bool:
 def _is_in_loop(folder: str) -> bool:
     """Whether a link in `folder` leads back to a folder above it. `**` would find a file in such a loop forty times."""
     path = Path(os.path.normpath(folder))  # otherwise a path with `..` would repeat a folder and look like a loop
-    real = [os.path.realpath(one) for one in (path, *path.parents)]
+    real = [os.path.realpath(ancestor) for ancestor in (path, *path.parents)]
     return len(set(real)) < len(real)
 
 

@@ -22,7 +22,10 @@ def find_documents(root: Path, params: Params, known: Set[str] = frozenset()) ->
     """
     found: dict[str, Shard] = {}
     known = known | _drop(root, params)
-    looked = [look_for(root, one.globs, f"{one.section}.glob", one, known) for one in params.document_sources()]
+    looked = [
+        look_for(root, document_source.globs, f"{document_source.section}.glob", document_source, known)
+        for document_source in params.document_sources()
+    ]
     for shards in looked:
         for shard in shards.shards:
             source = shard.source

@@ -26,13 +26,13 @@ def examine(root: Path | None) -> list[Diagnosis]:
         from tokenmill.project.doctor_project import examine_project
 
         findings += examine_project(root)
-    return [replace(one, found=without_passwords(one.found)) for one in findings]
+    return [replace(finding, found=without_passwords(finding.found)) for finding in findings]
 
 
 def lines_of(findings: list[Diagnosis]) -> list[str]:
     """One line per check, for a terminal."""
-    width = max(len(one.name) for one in findings)
-    lines = (f"{one.state:<7}  {one.name:<{width}}  {' '.join(one.found.split())}" for one in findings)
+    width = max(len(finding.name) for finding in findings)
+    lines = (f"{finding.state:<7}  {finding.name:<{width}}  {' '.join(finding.found.split())}" for finding in findings)
     return [f"{line}. {one.mend}" if one.mend else line for line, one in zip(lines, findings, strict=True)]
 
 
@@ -62,7 +62,7 @@ def libraries() -> Diagnosis:
             others[f"no {one.name}"] = one
     if not others:
         return Diagnosis("libraries", "ok", f"tokenmill {tokenmill.__version__} and its {len(asked)} requirements")
-    wanted = " ".join(f"'{one}'" for one in others.values())
+    wanted = " ".join(f"'{other}'" for other in others.values())
     return Diagnosis(
         "libraries", "wrong", f"{', '.join(others)}: tokenmill requires other versions", f"pip install {wanted}"
     )

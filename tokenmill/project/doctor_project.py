@@ -67,7 +67,7 @@ def mistakes(root: Path, params: Params) -> list[Diagnosis]:
     rows = [] if seen is None else seen.wrong
     findings = [Diagnosis("settings", "wrong", str(one)) for one in wrong if one not in rows]
     mend = None if seen is None else named_sources(seen.looked)
-    findings += [Diagnosis("text", "wrong", str(one), mend) for one in rows]
+    findings += [Diagnosis("text", "wrong", str(row), mend) for row in rows]
     if seen is not None and seen.left_out:
         n = f"{len(seen.left_out):,} of {seen.n_files:,} files begin with something bad; " if seen.n_files > 1 else ""
         first = seen.left_out[0]

@@ -87,7 +87,7 @@ def stages_after(key: str) -> tuple[str, ...]:
     again: list[str] = []
     made: set[str] = set()
     for name, stage in _pipeline().items():
-        reads = any(key == one or key.startswith(f"{one}.") for one in stage.get("params", ()))
+        reads = any(key == param or key.startswith(f"{param}.") for param in stage.get("params", ()))
         if reads or made & set(stage["deps"]):
             again.append(name)
             made |= set(stage.get("outs", ()))
@@ -96,18 +96,18 @@ def stages_after(key: str) -> tuple[str, ...]:
 
 def _type(kind: Any, limits: list[Any]) -> str:
     """A type with its limits, in words."""
-    for one in limits:
-        if (check := getattr(getattr(one, "func", None), "__name__", "")) in _BY_CHECK:
+    for limit in limits:
+        if (check := getattr(getattr(limit, "func", None), "__name__", "")) in _BY_CHECK:
             return _BY_CHECK[check]
     if get_origin(kind) is Annotated:
         inner, *more = get_args(kind)
         return _type(inner, [*more, *limits])
     if get_origin(kind) in (Union, types.UnionType):
-        parts = [one for one in get_args(kind) if one is not type(None)]
+        parts = [choice for choice in get_args(kind) if choice is not type(None)]
         words = " or ".join(_type(one, [] if i else limits) for i, one in enumerate(parts))
         return words + (", or null" if type(None) in get_args(kind) else "")
     if get_origin(kind) is Literal:
-        return "one of " + ", ".join(f"`{one}`" for one in get_args(kind))
+        return "one of " + ", ".join(f"`{choice}`" for choice in get_args(kind))
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return "the keys below"
     if get_origin(kind) is dict and model_of(kind):
@@ -124,4 +124,4 @@ def _type(kind: Any, limits: list[Any]) -> str:
 
 
 def _limit(limits: list[Any], name: str) -> Any:
-    return next((found for one in limits if (found := getattr(one, name, None)) is not None), None)
+    return next((found for limit in limits if (found := getattr(limit, name, None)) is not None), None)

@@ -134,7 +134,10 @@ def _drawing(manifest: Manifest) -> Any:
 def _origins(manifest: Manifest) -> dict[str, Set[Any]]:
     """What the documents of each file are: those of its unit, and where none was left out, all of these rows of these inputs, as
     this version of tokenmill reads them, whatever the tokenizer."""
-    sha256, sources = {one.name: one.sha256 for one in manifest.inputs}, manifest.document_sources()
+    sha256, sources = (
+        {input_file.name: input_file.sha256 for input_file in manifest.inputs},
+        manifest.document_sources(),
+    )
     found: dict[str, Set[Any]] = {}
     for shard in manifest.shards:
         found[shard.name] = {shard.unit}

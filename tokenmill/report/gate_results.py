@@ -92,7 +92,7 @@ def _outcome(gate: Gate, measures: Mapping[str, float | None], published: Publis
 
 def refuse_broken(outcomes: Sequence[GateResult]) -> None:
     """Raises ValidationError with a table of wanted and found values if a gate does not hold."""
-    broken = [one for one in outcomes if not one.holds]
+    broken = [outcome for outcome in outcomes if not outcome.holds]
     if not broken:
         return
     rows = [("gate", "wanted", "found", "")]

@@ -88,7 +88,9 @@ def write_page(
         groups=groups,
         sizes=sizes,
         set_keys=[
-            key for key in ("split", "source", "epoch") if any(one[key] is not None for one in report.get("sets") or [])
+            key
+            for key in ("split", "source", "epoch")
+            if any(file_set[key] is not None for file_set in report.get("sets") or [])
         ],
         summaries=summaries,
         planned=planned,
@@ -130,7 +132,7 @@ def _to_look_at(
     chat = report.get("conversations") or {}
     n_special = sum(n for of in report["special_texts"].values() for n in of.values())
     found = [
-        ("gates", sum(not one["holds"] for one in gates), "gate does not hold", "gates do not hold"),
+        ("gates", sum(not gate["holds"] for gate in gates), "gate does not hold", "gates do not hold"),
         ("left-out", report["documents_bad"], "document is in the quarantine", "documents are in the quarantine"),
         ("left-out", report["shards_damaged"], "file is damaged", "files are damaged"),
         ("special-texts", n_special, "text of a special token in the sample", "texts of special tokens in the sample"),
@@ -188,7 +190,7 @@ def _sizes(rows: Sequence[Mapping[str, Any]]) -> dict[int, float]:
 def _trained_parts(conversations: Mapping[str, Any] | None) -> dict[str, str]:
     """The parts of answers that the samples of conversations show, with their words."""
     samples = [] if conversations is None else conversations["samples"]
-    shown = {part for one in samples for side in one["sides"] for _, part in side["runs"]}
+    shown = {part for sample in samples for side in sample["sides"] for _, part in side["runs"]}
     return {part: words for part, words in _PARTS.items() if part in shown}
 
 
@@ -269,7 +271,10 @@ def _token(text: str) -> "Markup":
     """A token as a chip, with blanks made visible."""
     from markupsafe import Markup, escape
 
-    cells = (Markup(f"<i>{_VISIBLE[one]}</i>") if one in _VISIBLE else escape(_printable(one)) for one in text)
+    cells = (
+        Markup(f"<i>{_VISIBLE[character]}</i>") if character in _VISIBLE else escape(_printable(character))
+        for character in text
+    )
     return Markup('<bdi class="t">{}</bdi>').format(Markup("").join(cells))
 
 

@@ -73,7 +73,7 @@ def _plots(report: Mapping[str, Any]) -> dict[str, tuple[Sequence[str], list[tup
         ),
         "ranks.csv": (
             ("log10_rank", "log10_count"),
-            [(_log(one["rank"]), _log(one["count"])) for one in report["ranks"] or []],
+            [(_log(rank["rank"]), _log(rank["count"])) for rank in report["ranks"] or []],
         ),
         "groups.csv": (
             ("bytes_per_token", "group"),

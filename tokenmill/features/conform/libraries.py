@@ -79,8 +79,8 @@ def _folder_of(path: Path) -> Iterator[Path]:
 def _make_files(source: Path, folder: Path, names: Sequence[str]) -> dict[str, str]:
     """Writes the files of _MADE for these libraries, unless the tokenizer has them. Returns by library why its file cannot be
     made."""
-    files = [one.name for one in folder.iterdir()]
-    missing = [name for name in names if name in _MADE and not any(one.endswith(_MADE[name][0]) for one in files)]
+    files = [child.name for child in folder.iterdir()]
+    missing = [name for name in names if name in _MADE and not any(file.endswith(_MADE[name][0]) for file in files)]
     form = loaded(source) if missing else None
     refused = {}
     for name in missing:
@@ -95,11 +95,11 @@ def _make_files(source: Path, folder: Path, names: Sequence[str]) -> dict[str, s
 def _vectors(folder: Path, tokenizer: Tokenizer) -> dict[str, list[tuple[str, Any, list[int]]]]:
     """What is compared: texts with the ids that tokenmill gives. Texts with a byte that has no token are left out."""
     if (folder / GOLDEN_FILE).is_file():
-        texts = {one["name"]: one["text"] for one in json.loads(read(folder / GOLDEN_FILE))["vectors"]}
+        texts = {vector["name"]: vector["text"] for vector in json.loads(read(folder / GOLDEN_FILE))["vectors"]}
     else:
         texts = {f"panel/{name}": text for name, text in PANEL.items()}
         texts |= {f"hard/{name}": text for name, text in HARD.items()}
-    generated = generated_texts(N_TEXTS, [one.text for one in tokenizer.added_tokens])
+    generated = generated_texts(N_TEXTS, [token.text for token in tokenizer.added_tokens])
     texts |= {f"generated/{i}": text for i, text in enumerate(generated)} | texts_of_tokens(tokenizer)
 
     def encoded(policy: SpecialTokensInText) -> Iterator[tuple[str, str, list[int]]]:

@@ -42,7 +42,7 @@ def texts_of_tokens(tokenizer: Tokenizer) -> dict[str, str]:
     """Texts by name that lead to every id that the text of a token leads to: each added token at both ends, inside words, doubled
     and with spaces, and all tokens, with line ends between or, where these change an id, alone or in a word. A part of a character
     is completed."""
-    added = {f"added/{one.id}": around(one.text) for one in tokenizer.added_tokens}
+    added = {f"added/{added_token.id}": around(added_token.text) for added_token in tokenizer.added_tokens}
     texts = {id: text for id, token in tokenizer.tokens.items() if (text := _text_of(tokenizer, id, token))}
     ids = [*texts]
     groups = [ids[start : start + _TOKENS_PER_TEXT] for start in range(0, len(ids), _TOKENS_PER_TEXT)]

@@ -91,10 +91,12 @@ def lines_of(found: dict[str, Any], place: str) -> list[str]:
         f"  special tokens  {specials or 'none'}" + (f" and {n_more} more" if n_more > 0 else ""),
         f"  digest          {found['digest']}",
     ]
-    for one in found["oddities"]:
-        examples = ", ".join(one["examples"])
-        more = ", …" if one["n"] > len(one["examples"]) > 0 else ""
-        lines.append(f"  odd             {one['what']} ({one['n']:,})" + (f": {examples}{more}" if examples else ""))
+    for oddity in found["oddities"]:
+        examples = ", ".join(oddity["examples"])
+        more = ", …" if oddity["n"] > len(oddity["examples"]) > 0 else ""
+        lines.append(
+            f"  odd             {oddity['what']} ({oddity['n']:,})" + (f": {examples}{more}" if examples else "")
+        )
     if not found["oddities"]:
         lines.append("  odd             nothing")
     return [*lines, *(f"  elsewhere       {one}" for one in found["elsewhere"])]

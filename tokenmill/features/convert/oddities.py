@@ -20,7 +20,7 @@ _SHOWN_CHARACTERS_MAX = 40
 def of_document(document: Mapping[str, Any], tokens: Mapping[int, bytes]) -> list[dict[str, Any]]:
     """The oddities of any tokenizer.json. Each entry has `what`, the number of cases `n`, and some `examples`."""
     added = document["added_tokens"]
-    specials = [one["content"] for one in added if one["special"]]
+    specials = [token["content"] for token in added if token["special"]]
     found = [
         entry(
             "special tokens that look like text",
@@ -31,7 +31,8 @@ def of_document(document: Mapping[str, Any], tokens: Mapping[int, bytes]) -> lis
             ],
         ),
         entry(
-            "added tokens that are not special: found in text", [one["content"] for one in added if not one["special"]]
+            "added tokens that are not special: found in text",
+            [token["content"] for token in added if not token["special"]],
         ),
         entry("ids with holes", holes(tokens)),
         entry("tokens with the bytes of another", twins(tokens)),
@@ -117,7 +118,11 @@ def dead(model: Model) -> tuple[list[str], list[str]]:
     its token. With `ignore_merges`, a token is also reached as a whole pre-token.
     """
     rules = {(merge.left, merge.right): merge for merge in model.merges}
-    token_of = model.tokens | {one.id: one.text.encode() for one in model.added if one.in_vocab and not one.special}
+    token_of = model.tokens | {
+        added_token.id: added_token.text.encode()
+        for added_token in model.added
+        if added_token.in_vocab and not added_token.special
+    }
     ids = {token: id for id, token in token_of.items()}
     merged = _whole(replace(model, steps=(), ignore_merges=False), token_of)
     uncertain = [id for id, token in token_of.items() if id not in merged and len(token) > 1]

@@ -155,10 +155,10 @@ def _quarantine(found: Takedown, root: Path, wanted: _Sought) -> None:
     path = root / QUARANTINE_DIRECTORY / QUARANTINE_FILE
     n = 0
     if path.exists():
-        ids = [json.dumps(one, ensure_ascii=False)[1:-1].encode() for one in wanted.ids]
+        ids = [json.dumps(id, ensure_ascii=False)[1:-1].encode() for id in wanted.ids]
         with parquet_file(path) as file:
             for batch in file.iter_batches(columns=["raw"]):
-                n += sum(raw is not None and any(one in raw for one in ids) for raw in batch["raw"].to_pylist())
+                n += sum(raw is not None and any(id in raw for id in ids) for raw in batch["raw"].to_pylist())
     what = f"{n:,} rejected documents contain an id of the list" if n else ""
     found.add(f"{QUARANTINE_DIRECTORY}/{QUARANTINE_FILE}", what, "Delete them from the input files, and build")
 
@@ -185,7 +185,9 @@ def _samples_in(path: Path) -> dict[str, str]:
     try:
         content: Any = read_json(path)
         if "vectors" in content:
-            return {one["name"]: one["text"] for one in content["vectors"] if one["name"].startswith("corpus/")}
+            return {
+                vector["name"]: vector["text"] for vector in content["vectors"] if vector["name"].startswith("corpus/")
+            }
         return {str(name): str(text) for name, text in content["samples"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
@@ -253,7 +255,8 @@ def _cache(found: Takedown, root: Path, wanted: _Sought) -> None:
         )
         what = f"{n_unused:,} files of earlier versions, {held}"
     found.unseen += [
-        f"the DVC remote {one} (`dvc gc --workspace --cloud --remote {one}`)" for one in remote_names(root)
+        f"the DVC remote {remote_name} (`dvc gc --workspace --cloud --remote {remote_name}`)"
+        for remote_name in remote_names(root)
     ]
     name = cache.relative_to(root).as_posix() if cache.is_relative_to(root) else str(cache)
     fix = "Run `dvc gc --workspace` (with --cloud also in the remote): it deletes all versions but the present one"
@@ -318,14 +321,14 @@ def _published(found: Takedown, root: Path) -> None:
         "Those made before have the documents: delete their tags, then `dvc gc --workspace --cloud`; tell who took them"
     )
     try:
-        tags = [one for one in lines(root, "tag", "--list") if _VERSION.search(one)]
+        tags = [line for line in lines(root, "tag", "--list") if _VERSION.search(line)]
         found.add("published versions", _first(tags), fix)
     except VersionsError as error:
         found.unseen.append(f"published versions ({str(error).removesuffix('.')})")
     path = root / UPLOADS_FILE
     try:
         uploads: Any = read_json(path) if path.exists() else {}
-        urls = [str(url) for one in uploads.values() for url in one["urls"]]
+        urls = [str(url) for upload in uploads.values() for url in upload["urls"]]
     except (ValueError, KeyError, TypeError, AttributeError):
         found.unseen.append(f"uploaded datasets ({UPLOADS_FILE} cannot be read)")
         return

@@ -98,8 +98,8 @@ def measure(card: Card, tokens: Path, manifest: Manifest, added: Set[str], texts
     if card.training is None:
         return Drift(len(added), n_documents, text_bytes, n_bad, None, None, {})
     characters: dict[str, int] = {}
-    for one in texts:
-        for script, n in characters_by_script(one).items():
+    for text in texts:
+        for script, n in characters_by_script(text).items():
             characters[script] = characters.get(script, 0) + n
     total = max(sum(characters.values()), 1)
     return Drift(
