@@ -8,7 +8,7 @@ from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.reader import find_shards
 from tokenmill.corpus.units import Unit, cut
 from tokenmill.errors import CorpusError, ParamsError
-from tokenmill.report.sample import draw_documents
+from tokenmill.report.sample import TEXT_BYTES_MAX, draw_documents
 from tokenmill.storage.file_facts import Digests
 
 
@@ -35,3 +35,20 @@ def test_a_file_without_the_column_of_languages_is_left_out(project: Project) ->
     for name, why in (("nothing", ""), ("text", "'text' is the column of the documents")):
         with pytest.raises(ParamsError, match=rf"validate.language_column: '{name}' was found in no file .*{why}"):
             draw_documents(units_of(project), name, UNBOUNDED, {})
+
+
+@pytest.mark.parametrize("n_words", [1, 60, 30_000])
+def test_the_sample_is_2_mib_whatever_the_lengths_of_documents_and_however_small_other_files_are(
+    project: Project, n_words: int
+) -> None:
+    (project.root / "data/raw/b.jsonl").unlink()
+    text = "text " * n_words
+    project.write("a.jsonl", [text] * (3_000_000 // len(text)))
+    for i in range(8):
+        project.write(f"tiny-{i}.jsonl", ["tiny"])
+    [source] = load_params(project.root / "params.yaml").document_sources()
+    shards = find_shards(project.root, "data/raw/**/*", source=source)
+    units = cut(shards, Digests(project.root, trust=False), 0, 1 << 30, 1).units
+    drawn = draw_documents(units, None, UNBOUNDED, {})
+    assert drawn.n_files == 9
+    assert TEXT_BYTES_MAX - len(text) <= drawn.n_bytes <= TEXT_BYTES_MAX + len(text)

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ class DocumentSample:
     @property
     def n_bytes(self) -> int:
         """The bytes of text in UTF-8."""
-        return int(pc.sum(pc.binary_length(self.texts)).as_py() or 0)
+        return _n_bytes(self.texts)
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def draw_documents(
     dropped: Mapping[str, Sequence[DroppedDocument]],
 ) -> DocumentSample:
     """Reads the first documents of up to 16 files or parts of files per source: about 2 MiB in all, but at least 16 KiB per file
-    (16 MiB with 64 sources).
+    (16 MiB with 64 sources). What small files leave of their source's share goes to its larger ones.
 
     A keyed hash of names chooses files, so a new file changes the sample little. Leaves out bad documents, damaged files, documents
     that lack a language in `language_column`, and those in `dropped`, by shard. Raises ParamsError if no file has
@@ -90,8 +91,9 @@ def draw_documents(
     refused: list[str] = []
     named: set[str] = set()
     for name, pieces in drawn.items():
-        piece_bytes = max(TEXT_BYTES_MAX // len(drawn) // len(pieces), _PIECE_BYTES_MIN)
-        for piece in pieces:
+        left_bytes = TEXT_BYTES_MAX // len(drawn)
+        for i, piece in enumerate(pieces):
+            piece_bytes = max(left_bytes // (len(pieces) - i), _PIECE_BYTES_MIN)
             has_columns = piece.shard.kind.has_columns
             column = language_column if has_columns else None
             if column in _read_columns(piece):
@@ -99,19 +101,20 @@ def draw_documents(
                 continue
             try:
                 rows = [one.row for one in dropped.get(piece.shard.name, ())]
-                found = _beginning(piece, column, piece_bytes, limits, refused, rows)
+                for text, language in _beginning(piece, column, piece_bytes, limits, refused, rows):
+                    left_bytes -= _n_bytes(text)
+                    texts.append(text)
+                    languages.append(
+                        pa.nulls(len(text), pa.string()) if language is None else language.cast(pa.string())
+                    )
+                    named.update(pc.unique(languages[-1]).drop_null().to_pylist())
+                    sources += [name] * len(text)
             except DamagedError:
                 continue
             except CorpusError as error:
                 if not isinstance(error, ColumnError) and error.code != "TM206":  # TM206: values too large to read
                     raise
                 refused.append(str(error))
-                continue
-            for text, language in found:
-                texts.append(text)
-                languages.append(pa.nulls(len(text), pa.string()) if language is None else language.cast(pa.string()))
-                named.update(pc.unique(languages[-1]).drop_null().to_pylist())
-                sources += [name] * len(text)
         if (n_characters := sum(map(len, named))) > _LANGUAGES_MAX:  # the report has each several times
             raise ParamsError(
                 "validate.language_column",
@@ -134,7 +137,7 @@ def draw_documents(
 
 
 def _pieces(units: Sequence[Unit]) -> dict[str, list[Piece]]:
-    """Draws the pieces of each source."""
+    """Draws the pieces of each source, the smallest first."""
     by_source: dict[str, list[tuple[int, Piece]]] = {}
     for unit in units:
         for piece in unit.pieces:
@@ -142,9 +145,8 @@ def _pieces(units: Sequence[Unit]) -> dict[str, list[Piece]]:
                 key = keyed(f"{piece.shard.name}:{piece.first_row}")
                 by_source.setdefault(source_name(piece.shard) or ROOT_SOURCE, []).append((key, piece))
     names = sorted(sorted(by_source, key=keyed)[:SOURCES_MAX])
-    return {
-        name: [piece for _, piece in sorted(by_source[name], key=lambda one: one[0])[:PIECES_MAX]] for name in names
-    }
+    drawn = {name: [piece for _, piece in sorted(by_source[name], key=itemgetter(0))[:PIECES_MAX]] for name in names}
+    return {name: sorted(pieces, key=attrgetter("n_bytes")) for name, pieces in drawn.items()}
 
 
 def _read_columns(piece: Piece) -> set[str | None]:
@@ -164,7 +166,8 @@ def _beginning(
     refused: list[str],
     dropped: list[int],
 ) -> Iterator[tuple[pa.LargeStringArray, pa.Array | None]]:
-    """The texts and languages of a piece's first documents, at most one batch. Adds to `refused` why documents were left out."""
+    """The texts and languages of a piece's first documents, `n_bytes` of text or the first one. Adds to `refused` why documents
+    were left out."""
     source = piece.shard.source
     assert source is not None
     read = read_batches(
@@ -175,12 +178,19 @@ def _beginning(
         limits=replace(limits, batch_bytes=n_bytes),
         leave_out=lambda batch: [i for row in dropped if 0 <= (i := row - batch.first_row) < len(batch.texts)],
     )
-    found = []
     with closing(read):  # type: ignore[type-var]
         for batch in read:
-            found.append((pc.utf8_slice_codeunits(batch.texts, 0, n_bytes), batch.ids))
-            break
-    return iter(found)
+            texts = pc.utf8_slice_codeunits(batch.texts, 0, n_bytes)
+            ends = np.cumsum(pc.binary_length(texts).to_numpy())
+            n_documents = max(int(np.searchsorted(ends, n_bytes, side="right")), 1)
+            yield texts.slice(0, n_documents), None if batch.ids is None else batch.ids.slice(0, n_documents)
+            n_bytes -= int(ends[-1]) if len(ends) else 0
+            if n_bytes <= 0 or n_documents < len(texts):
+                return
+
+
+def _n_bytes(texts: pa.LargeStringArray) -> int:
+    return int(pc.sum(pc.binary_length(texts)).as_py() or 0)
 
 
 def draw_tokens(directory: Path, names: Sequence[str]) -> TokenSample:
