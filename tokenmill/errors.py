@@ -35,7 +35,8 @@ A message says what, where (file, row), what was expected, what was found, and w
 import errno
 import os
 import resource
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -235,6 +236,24 @@ class TokenmillDeprecationWarning(DeprecationWarning):
         self.version: str = version
         self.fix: str = fix
         super().__init__(f"{what}: is gone from tokenmill {version} on. {fix}")
+
+
+@contextmanager
+def noted(errors: list[TokenmillError]) -> Iterator[None]:
+    """Adds the error of the block to a list, unless the list has it."""
+    try:
+        yield
+    except TokenmillError as error:
+        if str(error) not in map(str, errors):
+            errors.append(error)
+
+
+def raise_all(errors: list[TokenmillError], kind: type[TokenmillError] = ParamsError) -> None:
+    """Raises the error, or one of the given kind with the lines of all if there are several. Does nothing without errors."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise kind([line for error in errors for line in error.lines], code=errors[0].code)
 
 
 def unreadable(place: str, error: OSError) -> CorpusError:

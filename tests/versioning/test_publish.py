@@ -158,6 +158,14 @@ def test_what_is_not_committed_is_not_published(team: Team) -> None:
     assert "not committed: note.txt" in refused(team.project, "tokenizer@v1.0.0")
 
 
+def test_everything_against_a_version_is_told_at_once(team: Team) -> None:
+    publish(team.project, "tokenizer@v1.0.0")
+    team.project.set(train_vocab__vocab_size=270)
+    said = cli(team.project, "publish", "tokenizer@v1.0.0").stderr
+    for words in ("not committed: params.yaml", "tokenizer@v1.0.0 is published already", "stage train-vocab is stale"):
+        assert said.count(words) == 1, said
+
+
 def test_another_package_refuses_a_version_by_an_entry_point(
     team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

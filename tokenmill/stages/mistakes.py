@@ -1,8 +1,7 @@
 """Finds mistakes before any stage runs: in params.yaml, file names, first rows and an imported tokenizer."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -22,7 +21,7 @@ from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.source_shards import find_documents, reads_objects
 from tokenmill.corpus.units import refuse_clashes, source_name
 from tokenmill.counts.spill import SCHEMA
-from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
+from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean, noted, raise_all
 from tokenmill.file_sets.arrangement import one_file_stem
 from tokenmill.file_sets.planned import documents_shape, shape_of
 from tokenmill.filters import asked_filters
@@ -59,18 +58,18 @@ class Mistakes(NamedTuple):
 
 
 def refuse_mistakes(build: Build) -> None:
-    """Raises the mistakes of a build once, in the first seconds of a build that has something to do; see `refuse`."""
+    """Raises the mistakes of a build once, in the first seconds of a build that has something to do; see `raise_all`."""
     if "mistakes" not in build.checked:
         build.checked.add("mistakes")
         shards = _there(lambda: build.shards)
-        refuse(find_mistakes(build.root, build.params, shards, build.known).wrong)
+        raise_all(find_mistakes(build.root, build.params, shards, build.known).wrong)
         if shards is not None:
             build.checked.add("dvc.yaml")
 
 
 def refuse_mistakes_of(root: Path, params: Params) -> None:
-    """Raises the mistakes of a project that is not being built; see `refuse`."""
-    refuse(find_mistakes(root, params, _there(partial(find_documents, root, params)), {}).wrong)
+    """Raises the mistakes of a project that is not being built; see `raise_all`."""
+    raise_all(find_mistakes(root, params, _there(partial(find_documents, root, params)), {}).wrong)
 
 
 def _there(find: Callable[[], list[Shard]]) -> list[Shard] | None:
@@ -83,14 +82,6 @@ def _there(find: Callable[[], list[Shard]]) -> list[Shard] | None:
         return None
 
 
-def refuse(wrong: Sequence[TokenmillError]) -> None:
-    """Raises the error, or one error with a line for each if there are several. Does nothing without errors."""
-    if len(wrong) == 1:
-        raise wrong[0]
-    if wrong:
-        raise ParamsError([line for one in wrong for line in one.lines], code=wrong[0].code)
-
-
 def find_mistakes(root: Path, params: Params, shards: Sequence[Shard] | None, known: Known | None) -> Mistakes:
     """Finds the mistakes of the project at `root`. Reading first rows takes about a second.
 
@@ -99,47 +90,46 @@ def find_mistakes(root: Path, params: Params, shards: Sequence[Shard] | None, kn
     if shards and params.encode.chat is not None:
         isolated.start()  # it takes about as long as loading the tokenizer
     wrong: list[TokenmillError] = []
-    noted = partial(_noted, wrong)
     count, encode, source = params.count, params.encode, params.source
     if params.tokenizer is None:
-        with noted():
+        with noted(wrong):
             weights_of(root, count.weights, [])
-    with noted():
+    with noted(wrong):
         made = root / TOKENIZER_DIRECTORY  # the build creates it
         others = [reference for reference in params.validate_.references if not (root / reference).is_relative_to(made)]
         load_references(others, root)
-    with noted():
+    with noted(wrong):
         _refuse_equal_files(params)
     tokenizer: Tokenizer | None = None
     chat: ChatEncoder | None = None
     with TemporaryDirectory(prefix="tokenmill-") as folder:
         directory = Path(folder) / "tokenizer"
-        with noted():
+        with noted(wrong):
             if params.tokenizer is None:
                 check_settings(root, count, params.run.spill_directory)
                 tokenizer = _unlearned(root, params, directory)
             elif (found := look_at(root, params.tokenizer, directory)) is not None:
                 tokenizer, directory = found
         if tokenizer is not None:
-            with noted():
+            with noted(wrong):
                 _check_encode(params, tokenizer)
             if encode.chat is not None:
-                with noted():
+                with noted(wrong):
                     chat = chat_encoder(tokenizer, chat_entry(root, encode.chat, directory))
     if shards is None:
         return Mistakes(wrong, None)
     if known is not None and not under_dvc():
-        with noted():
+        with noted(wrong):
             _check_dvc(root, params, shards, known)
-    with noted():
+    with noted(wrong):
         refuse_clashes(shards, source.unit_bytes_min, source.unit_bytes_max)
-    with noted():
+    with noted(wrong):
         _check_gates(params.validate_.gates, shards)
     filters: Filters = {}
-    with noted():
+    with noted(wrong):
         filters = asked_filters(root, source, params.has_ids)
     limits = UNBOUNDED
-    with noted():
+    with noted(wrong):
         limits = _limits(root, params)
     wanted = Requirements(
         tokenizer,
@@ -160,16 +150,6 @@ def _limits(root: Path, params: Params) -> Limits:
         return divide(params.run, reads_objects(params)).limits
     except ParamsError as error:
         raise ParamsError(*error.inside(root / PARAMS_FILE), code=error.code) from None
-
-
-@contextmanager
-def _noted(wrong: list[TokenmillError]) -> Iterator[None]:
-    """Adds the error of the block to a list."""
-    try:
-        yield
-    except TokenmillError as error:
-        if str(error) not in map(str, wrong):
-            wrong.append(error)
 
 
 def _unlearned(root: Path, params: Params, directory: Path) -> Tokenizer:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.artifacts.golden import check_golden
-from tokenmill.errors import ParamsError, VersionsError, did_you_mean
+from tokenmill.errors import ParamsError, TokenmillError, VersionsError, did_you_mean, noted, raise_all
 from tokenmill.layout import RAW_DIRECTORY, REPORT_FILE, STAGES, TOKENIZER_DIRECTORY
 from tokenmill.storage.atomic import md5_file, sha256_directory
 from tokenmill.storage.certificates import check_certificates
@@ -70,20 +70,30 @@ def ready(root: Path, reference: Reference, stage: str | None) -> Publication:
     if stage is not None and not stage.replace("-", "").isalnum():
         raise ParamsError("--stage", f"found {stage!r}; allowed: letters, digits and -, like prod.")
     path = _artifact(root, reference.name)
-    _refuse_uncommitted(root)
-    commit = git.commit_of(root, "HEAD")
-    assert commit is not None
+    commit = _commit(root)
     remote = git.remote_of(root)
-    is_tagged = _tagged(root, remote, reference, commit, stage)
-    _refuse_unready(root)
+    wrong: list[TokenmillError] = []
+    is_tagged = False
+    with noted(wrong):
+        _refuse_uncommitted(root)
+    with noted(wrong):
+        is_tagged = _tagged(root, remote, reference, commit, stage)
+    with noted(wrong):
+        _refuse_unready(root)
+    raise_all(wrong, VersionsError)
     return Publication(root, reference.name, reference.version, path, commit, remote, stage, is_tagged)
 
 
 def check_build(root: Path, may_change: str) -> None:
     """Raises VersionsError or TokenizerError unless all but the file `may_change` is committed, the build is up to date and
     validated, and the golden vectors match."""
-    _refuse_uncommitted(root, may_change)
-    _refuse_unready(root)
+    _commit(root)
+    wrong: list[TokenmillError] = []
+    with noted(wrong):
+        _refuse_uncommitted(root, may_change)
+    with noted(wrong):
+        _refuse_unready(root)
+    raise_all(wrong, VersionsError)
 
 
 def _refuse_unready(root: Path) -> None:
@@ -249,14 +259,19 @@ def _artifact(root: Path, name: str) -> Path:
     return root / str(artifacts[name].path)
 
 
-def _refuse_uncommitted(root: Path, may_change: str = "") -> None:
+def _commit(root: Path) -> str:
+    """The commit of the project. Raises VersionsError unless the project is the whole of a repository that has one."""
     top = Path(git.git(root, "rev-parse", "--show-toplevel").rstrip("\n"))
     if top.resolve() != root.resolve():
         raise VersionsError(
             root, f"a project is published from the root of its git repository, which is {top}.", code="TM404"
         )
-    if git.commit_of(root, "HEAD") is None:
+    if (commit := git.commit_of(root, "HEAD")) is None:
         raise VersionsError(root, "git has no commit yet.", "Commit the project first.", code="TM404")
+    return commit
+
+
+def _refuse_uncommitted(root: Path, may_change: str = "") -> None:
     changed = [name for name in git.changed_files(root) if name != may_change]
     if changed := [name for name in changed if not dvc_view.has_arrived(root, root / name)]:  # during a refresh
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""

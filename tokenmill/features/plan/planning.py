@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from tokenmill.config.params import Params
-from tokenmill.errors import TokenmillError
+from tokenmill.errors import TokenmillError, raise_all
 from tokenmill.features.plan.costs import Costs, estimate_costs
 from tokenmill.features.plan.estimate import CONFIDENCE, Estimate
 from tokenmill.features.plan.measuring import take_sample
@@ -19,7 +19,7 @@ from tokenmill.features.plan.work import StageWork, Work, find_work
 from tokenmill.layout import SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TRAINING_FILE
 from tokenmill.pipeline.last_plan import SCHEMA_VERSION, disk_used
 from tokenmill.pipeline.memory import Memory
-from tokenmill.stages.mistakes import find_mistakes, refuse, refuse_mistakes_of
+from tokenmill.stages.mistakes import find_mistakes, refuse_mistakes_of
 from tokenmill.storage.json_files import read_json
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.writable import may_write
@@ -78,7 +78,7 @@ def make_plan(root: Path, params: Params, sampled: SampleSize) -> Plan:
         refuse_mistakes_of(root, params)  # it is one of these, maybe
         raise
     if work.would_run:
-        refuse(find_mistakes(root, params, work.shards, {}).wrong)
+        raise_all(find_mistakes(root, params, work.shards, {}).wrong)
     cache, shares_bytes = cache_of(root)
     with _scratch(root) as scratch:
         sample = take_sample(work, scratch, sampled)
