@@ -58,15 +58,15 @@ def add_commands(commands: "Commands") -> None:
     status.set_defaults(run=_status)
 
 
-def _build(asked: argparse.Namespace) -> Answer:
+def _build(options: argparse.Namespace) -> Answer:
     from tokenmill.pipeline.alone import alone, under_dvc
     from tokenmill.pipeline.rates import keep_rates
     from tokenmill.pipeline.start import root_of, start
     from tokenmill.stages.recipe import run_inline
 
-    path, start_s = asked.params or find_params(), time.monotonic()
-    with alone(root_of(path), asked.wait, asked.force, asked.rehash):
-        build = start(path, asked.only, asked.force, asked.rehash)
+    path, start_s = options.params or find_params(), time.monotonic()
+    with alone(root_of(path), options.wait, options.force, options.rehash):
+        build = start(path, options.only, options.force, options.rehash)
         if under_dvc() or build.params.run.engine == "inline":
             summaries = run_inline(build)
         else:
@@ -82,7 +82,7 @@ def _build(asked: argparse.Namespace) -> Answer:
 
     def show() -> None:
         table(summaries)
-        if sys.stdout.isatty() and not asked.only:
+        if sys.stdout.isatty() and not options.only:
             print("\n".join(_what_next(build.root, build.params)))
             print(_time_line(time.monotonic() - start_s, summaries))
 
@@ -121,12 +121,12 @@ def _save(summaries: Sequence[StageSummary], path: Path) -> None:
         file.write_text(words + "\n", encoding="utf-8")
 
 
-def _status(asked: argparse.Namespace) -> Answer:
+def _status(options: argparse.Namespace) -> Answer:
     from tokenmill.config.load_params import load_params
     from tokenmill.corpus.source_shards import find_documents, hidden_files, unread_files, words_of_unread
     from tokenmill.pipeline.status import lines_of, status_of
 
-    path = asked.params or find_params()
+    path = options.params or find_params()
     root = path.absolute().parent
     params = load_params(path)  # raises the same errors as a build
     if params.tokenizer is not None:
@@ -136,22 +136,24 @@ def _status(asked: argparse.Namespace) -> Answer:
         pin = read_pin(root)
         if pin is not None and pin.asked == params.tokenizer:
             refuse_changed(root, pin)
-    found = status_of(root, params)
-    would_run = any(one.would_run for one in found)
+    statuses = status_of(root, params)
+    would_run = any(status.would_run for status in statuses)
     refused: list[str] = []
     if would_run:
         from tokenmill.stages.mistakes import refuse_mistakes_of
 
         refuse_mistakes_of(root, params)  # as a build does
-        if next(one.stage for one in found if one.would_run) in DOCUMENT_STAGES:  # else a step may make the documents
+        if (
+            next(status.stage for status in statuses if status.would_run) in DOCUMENT_STAGES
+        ):  # else a step may make the documents
             try:
                 find_documents(root, params)
             except CorpusError as error:
                 refused = [str(error)]
-    stages = [{**dataclasses.asdict(one), "would_run": one.would_run} for one in found]
+    stages = [{**dataclasses.asdict(status), "would_run": status.would_run} for status in statuses]
     unread = unread_files(root, params)
     result = {"would_run": would_run, "stages": stages, "unread_files": unread, "refused": refused}
-    lines = [*lines_of(found), *(f"Do not build yet: {reason}" for reason in refused)]
+    lines = [*lines_of(statuses), *(f"Do not build yet: {reason}" for reason in refused)]
     if console.level >= 1:
         from tokenmill.pipeline.status import files_since_the_dataset
 

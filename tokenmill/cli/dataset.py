@@ -82,60 +82,60 @@ def _keep_freed_memory() -> None:
         mallopt(_M_TOP_PAD, _TOP_PAD_BYTES)
 
 
-def _verify(asked: argparse.Namespace) -> Answer:
+def _verify(options: argparse.Namespace) -> Answer:
     _keep_freed_memory()
     from tokenmill.analysis.verify import VerifyOptions, lines_of, verify
 
     for name, least in (("sample", 0), ("threads", 1)):
-        if (given := getattr(asked, name)) is not None and given < least:
+        if (given := getattr(options, name)) is not None and given < least:
             raise ParamsError(f"--{name}", f"found {given}; allowed: {least} or more.")
-    if asked.source is not None and not asked.source.is_dir():
+    if options.source is not None and not options.source.is_dir():
         raise ParamsError(
-            f"--source: {asked.source}", "expected a folder; there is none.", "Name the folder of the documents."
+            f"--source: {options.source}", "expected a folder; there is none.", "Name the folder of the documents."
         )
-    dataset = dataset_of(asked)
+    dataset = dataset_of(options)
     here = Path.cwd() if isinstance(dataset, str) else dataset.absolute().parent
-    found = verify(
+    verdict = verify(
         dataset,
         VerifyOptions(
-            asked.tokenizer,
-            None if asked.no_source else asked.source or _root_of(here),
-            asked.sample,
-            asked.seed,
-            asked.threads or len(os.sched_getaffinity(0)),
-            not asked.no_tables,
+            options.tokenizer,
+            None if options.no_source else options.source or _root_of(here),
+            options.sample,
+            options.seed,
+            options.threads or len(os.sched_getaffinity(0)),
+            not options.no_tables,
         ),
     )
-    result = {"result": found.result, **dataclasses.asdict(found), "dataset": str(dataset)}
-    *lines, last = lines_of(found, _SHOWN_MAX)
-    for name, more in _found_by_features(asked, dataset, here):
-        result[name] = dataclasses.asdict(more)
-        lines += more.lines()
-    return text(result, [*lines, last], _EXIT_CODES[found.result])
+    result = {"result": verdict.result, **dataclasses.asdict(verdict), "dataset": str(dataset)}
+    *lines, last = lines_of(verdict, _SHOWN_MAX)
+    for name, answer in _found_by_features(options, dataset, here):
+        result[name] = dataclasses.asdict(answer)
+        lines += answer.lines()
+    return text(result, [*lines, last], _EXIT_CODES[verdict.result])
 
 
-def _found_by_features(asked: argparse.Namespace, dataset: Path | str, here: Path) -> Iterator[tuple[str, Any]]:
+def _found_by_features(options: argparse.Namespace, dataset: Path | str, here: Path) -> Iterator[tuple[str, Any]]:
     """Yields what features find in the project, by their names; nothing unless the dataset is the project's own and its documents
     are checked."""
     root = _root_of(here)
     is_own = isinstance(dataset, Path) and dataset.absolute() == (root / TOKENS_DIRECTORY).absolute()
-    if not is_own or asked.no_source or asked.source is not None or not (root / PARAMS_FILE).is_file():
+    if not is_own or options.no_source or options.source is not None or not (root / PARAMS_FILE).is_file():
         return
     from tokenmill.config.load_params import load_params
 
     for name, part in PARTS["verify"].items():
         try:
-            found = load(part)(root, load_params(root / PARAMS_FILE))
+            answer = load(part)(root, load_params(root / PARAMS_FILE))
         except (CorpusError, ParamsError):  # the verdict says that source.drop could not be checked
             continue
-        if found is not None:
-            yield name, found
+        if answer is not None:
+            yield name, answer
 
 
-def _info(asked: argparse.Namespace) -> Answer:
+def _info(options: argparse.Namespace) -> Answer:
     from tokenmill.analysis.info import info, lines_of
 
-    found = info(dataset_of(asked))
+    found = info(dataset_of(options))
     return text(found, lines_of(found))
 
 

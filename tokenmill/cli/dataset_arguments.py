@@ -46,9 +46,9 @@ def add_tokenizer(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def dataset_of(asked: argparse.Namespace) -> Path | str:
+def dataset_of(options: argparse.Namespace) -> Path | str:
     """The dataset that was asked for."""
-    given: Path | str = asked.dataset or find_params().parent / TOKENS_DIRECTORY
+    given: Path | str = options.dataset or find_params().parent / TOKENS_DIRECTORY
     return given if isinstance(given, str) else with_manifest(given) or given
 
 

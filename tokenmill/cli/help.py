@@ -42,18 +42,18 @@ def add_commands(commands: "Commands") -> None:
     completion.set_defaults(run=partial(_completion, commands.parser))
 
 
-def _explain(asked: argparse.Namespace) -> Answer:
+def _explain(options: argparse.Namespace) -> Answer:
     pages = error_pages()
-    if asked.error_code is None:
+    if options.error_code is None:
         return text(
             {code: dataclasses.asdict(page) for code, page in pages.items()},
             [f"{code}  {page.title}" for code, page in pages.items()],
         )
-    code = asked.error_code.upper()
+    code = options.error_code.upper()
     code = f"TM{code}" if code.isdecimal() else code
     if code not in pages:
         raise UsageError(
-            f"explain: there is no code {asked.error_code!r}.{did_you_mean(code, pages)} `tokenmill explain` lists all."
+            f"explain: there is no code {options.error_code!r}.{did_you_mean(code, pages)} `tokenmill explain` lists all."
         )
     page = pages[code]
     meaning, advice = wrap(page.meaning, _WIDTH), wrap(page.advice, _WIDTH)
@@ -61,14 +61,14 @@ def _explain(asked: argparse.Namespace) -> Answer:
     return text({"code": code, **dataclasses.asdict(page)}, lines)
 
 
-def _completion(parser: "Parser", asked: argparse.Namespace) -> Answer:
+def _completion(parser: "Parser", options: argparse.Namespace) -> Answer:
     import shtab
 
     for one in (parser, *parser.commands.values()):
         _complete_values(one, shtab.FILE, shtab.DIRECTORY)
         one.description = one.summary or one.description  # one line
-    script = shtab.complete(parser, asked.shell)
-    return Answer({"shell": asked.shell, "script": script}, lambda: print(script.rstrip("\n")))
+    script = shtab.complete(parser, options.shell)
+    return Answer({"shell": options.shell, "script": script}, lambda: print(script.rstrip("\n")))
 
 
 def _complete_values(parser: "Parser", files: Mapping[str, Any], folders: Mapping[str, Any]) -> None:

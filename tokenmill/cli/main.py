@@ -75,10 +75,10 @@ def _run(command: str | None, given: list[str], stdout: Stdout) -> int:
     for one in given:
         if not _is_utf8(one):
             raise UsageError(f"argument {one!r}: expected UTF-8. Correct it, or rename the file or folder.")
-    asked = make_parser(given[:1]).parse_args(given)
-    _set_up(asked)
+    options = make_parser(given[:1]).parse_args(given)
+    _set_up(options)
     with stdout.to_stderr() if is_json and command not in STREAMS else nullcontext():
-        answer: Answer = asked.run(asked)
+        answer: Answer = options.run(options)
         # With --json, the report for people goes to standard error.
         if is_json and not answer.is_asked_for and console.level >= 0:
             answer.show()
@@ -96,7 +96,7 @@ def _is_utf8(text: str) -> bool:
     return text == text.encode(errors="ignore").decode()
 
 
-def _set_up(asked: argparse.Namespace) -> None:
+def _set_up(options: argparse.Namespace) -> None:
     """Applies the options that every command has. Raises ParamsError if the process may have too little memory for its libraries,
     some of which abort without a message then."""
     may_have, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -115,8 +115,10 @@ def _set_up(asked: argparse.Namespace) -> None:
             )
     from tokenmill.versioning.dvc_repository import quiet_environment
 
-    is_debug = getattr(asked, "debug", False)
-    console.level = -1 if getattr(asked, "quiet", False) else 2 if is_debug else int(getattr(asked, "verbose", False))
+    is_debug = getattr(options, "debug", False)
+    console.level = (
+        -1 if getattr(options, "quiet", False) else 2 if is_debug else int(getattr(options, "verbose", False))
+    )
     without_passwords_in_logs()
     if is_debug:
         logging.basicConfig(format="%(asctime)s %(name)s: %(message)s")

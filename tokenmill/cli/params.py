@@ -30,13 +30,15 @@ def add_commands(commands: "Commands") -> None:
     params.set_defaults(run=_params)
 
 
-def _params(asked: argparse.Namespace) -> Answer:
+def _params(options: argparse.Namespace) -> Answer:
     from tokenmill.project.parameters import keys, sections
 
-    name: str | None = asked.key
+    name: str | None = options.key
     if name is not None and name not in {**keys(), **sections()}:
         raise UsageError(f"params: there is no key {name!r}.{_near(name)} `tokenmill params` lists all keys.")
-    chosen = {one: key for one, key in keys().items() if name is None or f"{one}.".startswith(f"{name}.")}
+    chosen = {
+        key_name: key for key_name, key in keys().items() if name is None or f"{key_name}.".startswith(f"{name}.")
+    }
     width = min(get_terminal_size((_WIDTH_MAX, 24)).columns, _WIDTH_MAX)
     lines: list[str] = []
     for around in sections() if name is None else [name]:
@@ -45,7 +47,7 @@ def _params(asked: argparse.Namespace) -> Answer:
         else:
             lines += ["", *wrap(f"{around}: {sections()[around]}", width)]
         lines += _table(around, chosen, width, lines_max=1 if name is None else None)
-    return text({one: dataclasses.asdict(key) for one, key in chosen.items()}, _plain(lines))
+    return text({key_name: dataclasses.asdict(key) for key_name, key in chosen.items()}, _plain(lines))
 
 
 def _near(name: str) -> str:

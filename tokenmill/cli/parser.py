@@ -50,16 +50,16 @@ class Parser(argparse.ArgumentParser):
         if command is not None and command not in self.commands:
             hint = did_you_mean(command, self.commands) or " `tokenmill --help` lists the commands."
             raise UsageError(f"there is no command {command!r}.{hint}", self.format_usage())
-        asked, unknown = self.parse_known_args(given, namespace)
+        options, unknown = self.parse_known_args(given, namespace)
         of = self if command is None else self.commands[command]
         if unknown:
             hint = did_you_mean(unknown[0].partition("=")[0], of._options) if unknown[0].startswith("-") else ""
             of.error(f"unrecognized arguments: {' '.join(unknown)}.{hint}")
         if command is None:
             raise UsageError("no command given.", self.format_help())
-        if getattr(asked, "quiet", False) and getattr(asked, "verbose", False):
+        if getattr(options, "quiet", False) and getattr(options, "verbose", False):
             of.error("--quiet and --verbose exclude each other.")
-        return asked
+        return options
 
     def error(self, message: str) -> NoReturn:
         """Raises UsageError."""

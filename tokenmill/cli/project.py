@@ -40,26 +40,26 @@ def add_commands(commands: "Commands") -> None:
     doctor.set_defaults(run=_doctor)
 
 
-def _init(asked: argparse.Namespace) -> Answer:
+def _init(options: argparse.Namespace) -> Answer:
     from tokenmill.layout import RAW_DIRECTORY
     from tokenmill.project.init import make_project
 
-    made = sorted(make_project(asked.directory, asked.example))
-    here = asked.directory.resolve() == Path.cwd()
-    lines = [f"{asked.directory}: a project, with {', '.join(made)}. Next:"]
-    steps = [] if here else [f"cd {shlex.quote(str(asked.directory))}"]
-    if asked.example is None:
+    files = sorted(make_project(options.directory, options.example))
+    here = options.directory.resolve() == Path.cwd()
+    lines = [f"{options.directory}: a project, with {', '.join(files)}. Next:"]
+    steps = [] if here else [f"cd {shlex.quote(str(options.directory))}"]
+    if options.example is None:
         steps += [
             f"cp FILES {RAW_DIRECTORY}            # or sample documents: python -m tokenmill.corpus.sample {RAW_DIRECTORY}"
         ]
     steps += ["tokenmill build", 'git add . && git commit -m "First build"']
     lines += [f"  {step}" for step in steps]
-    is_root = (asked.directory / ".git").exists()
+    is_root = (options.directory / ".git").exists()
     if not is_root:
         lines.append(
             "The project is in a subfolder of a git repository. It can build, but not publish: that needs the root of a repository."
         )
-    result = {"directory": str(asked.directory.absolute()), "files": made, "can_publish": is_root}
+    result = {"directory": str(options.directory.absolute()), "files": files, "can_publish": is_root}
     return text(result, lines, is_asked_for=False)
 
 

@@ -53,12 +53,12 @@ def add_commands(commands: "Commands") -> None:
     pin.set_defaults(run=_pin)
 
 
-def _publish(asked: argparse.Namespace) -> Answer:
+def _publish(options: argparse.Namespace) -> Answer:
     from tokenmill.config.load_params import load_params
 
     path = find_params()
     root = path.parent
-    if asked.sign is not None:
+    if options.sign is not None:
         from tokenmill.versioning.signing import check_installed
 
         check_installed()
@@ -70,36 +70,38 @@ def _publish(asked: argparse.Namespace) -> Answer:
         check_standing()
         from tokenmill.orchestration.project_flows import load_flow
 
-        key = asked.sign and str(asked.sign.absolute())
-        arguments = (asked.reference, str(root), asked.stage, asked.remote, key)
+        key = options.sign and str(options.sign.absolute())
+        arguments = (options.reference, str(root), options.stage, options.remote, key)
         with answered_by_server():
             tags = load_flow(root, "publish", *arguments)(*arguments)
     else:
         from tokenmill.stages.publish import publish
 
-        tags = publish(root, asked.reference, asked.stage, asked.remote, asked.sign)
+        tags = publish(root, options.reference, options.stage, options.remote, options.sign)
     # The steps have already printed what they did.
-    return Answer({"reference": asked.reference, "tags": tags}, lambda: None, is_asked_for=False)
+    return Answer({"reference": options.reference, "tags": tags}, lambda: None, is_asked_for=False)
 
 
-def _fetch(asked: argparse.Namespace) -> Answer:
+def _fetch(options: argparse.Namespace) -> Answer:
     from tokenmill.storage.atomic import write_atomic
     from tokenmill.versioning.registry import fetch_version, find_version, parse_reference
 
-    version = find_version(asked.repository, parse_reference(asked.reference), Path.cwd())
-    signature = fetch_version(version, asked.directory, asked.verify)
-    beside = asked.directory.with_name(f"{asked.directory.name}.sig")  # not inside, where it would be an unsigned file
+    version = find_version(options.repository, parse_reference(options.reference), Path.cwd())
+    signature = fetch_version(version, options.directory, options.verify)
+    beside = options.directory.with_name(
+        f"{options.directory.name}.sig"
+    )  # not inside, where it would be an unsigned file
     if signature is not None:
         with write_atomic(beside) as path:
             path.write_text(signature, encoding="utf-8")
-    verified = f", signed by the key of {asked.verify}" if asked.verify else ""
+    verified = f", signed by the key of {options.verify}" if options.verify else ""
     result = {
-        "directory": str(asked.directory.absolute()),
+        "directory": str(options.directory.absolute()),
         **dataclasses.asdict(version),
         "signature": None if signature is None else str(beside.absolute()),
-        "is_verified": asked.verify is not None,
+        "is_verified": options.verify is not None,
     }
-    return text(result, f"{asked.directory}: {version}{verified}", is_asked_for=False)
+    return text(result, f"{options.directory}: {version}{verified}", is_asked_for=False)
 
 
 def _pin(_asked: argparse.Namespace) -> Answer:

@@ -30,12 +30,12 @@ def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
         answer = httpx.get(f"{url.rstrip('/')}/health", timeout=answer_s_max)
         if answer.is_success and (answer.text.strip() == "true" or answer.url.host.endswith("prefect.cloud")):
             return url
-        found = f"{answer.status_code}, {answer.text[:_SHOWN_MAX]!r}"
+        what_answered = f"{answer.status_code}, {answer.text[:_SHOWN_MAX]!r}"
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        found = type(error).__name__
+        what_answered = type(error).__name__
     raise TokenmillError(
         "PREFECT_API_URL",
-        f"no Prefect server answers at {shown(url)} ({found}).",
+        f"no Prefect server answers at {shown(url)} ({what_answered}).",
         "Start one (`prefect server start`), correct the address, which is like http://127.0.0.1:4200/api, unset it, "
         "or set run.engine: inline in params.yaml.",
         code="TM703",

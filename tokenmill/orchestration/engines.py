@@ -130,8 +130,8 @@ def _dask(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], 
     prefect_dask, distributed, dask = (_needed("dask", one) for one in ("prefect_dask", "distributed", "dask"))
     _send_by_value(_needed("dask", "cloudpickle"))
     with ExitStack() as open_until_done:
-        found = address
-        if found is None:
+        scheduler_address = address
+        if scheduler_address is None:
             options = {
                 "distributed.scheduler.allowed-failures": _DEATHS_MAX - 1,
                 "distributed.nanny.pre-spawn-environ.PYTHONSAFEPATH": "1",  # for workers that replace those that died
@@ -147,17 +147,17 @@ def _dask(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], 
                     memory_limit=0,  # tokenmill keeps to run.memory_mb_max itself; a nanny would kill the worker
                     silence_logs="ERROR",
                 )
-            found = open_until_done.enter_context(local).scheduler_address
+            scheduler_address = open_until_done.enter_context(local).scheduler_address
         else:
-            _check_answers("dask", found)
+            _check_answers("dask", scheduler_address)
         with (
             _contact("dask", address),
-            distributed.Client(found, timeout=_ANSWER_S_MAX, set_as_default=False) as client,
+            distributed.Client(scheduler_address, timeout=_ANSWER_S_MAX, set_as_default=False) as client,
         ):
             n_slots = sum(client.nthreads().values())
             check_workers("dask", address, client.run(worker_code, on_error="return"))
         check_slots("dask", address, n_slots)
-        yield prefect_dask.DaskTaskRunner(address=found), n_slots
+        yield prefect_dask.DaskTaskRunner(address=scheduler_address), n_slots
 
 
 @contextmanager

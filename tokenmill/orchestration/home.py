@@ -86,8 +86,8 @@ class Home:
             "blocks of your account."
         )
 
-    def other_revision(self, found: str) -> TokenmillError:
-        """The error for a database whose revision `found` is unknown to the installed Prefect."""
+    def other_revision(self, revision: str) -> TokenmillError:
+        """The error for a database whose revision `revision` is unknown to the installed Prefect."""
         name = shlex.quote(str(self.path))
         ways = (
             f"Delete it (`rm -r {name}`): it has only the records of earlier builds and the blocks that were saved there."
@@ -96,7 +96,7 @@ class Home:
         )
         return TokenmillError(
             self.path,
-            f"Prefect's database there is of another Prefect, probably a newer one: found revision {found}; Prefect "
+            f"Prefect's database there is of another Prefect, probably a newer one: found revision {revision}; Prefect "
             f"{prefect_version}, which is installed here, expects {self._revision()} or an earlier one.",
             f"{ways} Or install the Prefect that made it, name its standing server in PREFECT_API_URL, or set run.engine: inline "
             "in params.yaml.",

@@ -176,11 +176,11 @@ class Server:
             httpx.get(f"{os.environ['PREFECT_API_URL']}/health", timeout=_START_S_MAX)
         except httpx.HTTPError as error:
             self._stop()
-            said = self._process.said()
+            output = self._process.said()
             assert self.home is not None
-            if other := _OTHER_REVISION.search(said):
+            if other := _OTHER_REVISION.search(output):
                 raise self.home.other_revision(other[1]) from None
-            reason = [str(error), *_REASON.findall(said)][-1]
+            reason = [str(error), *_REASON.findall(output)][-1]
             raise TokenmillError(
                 "",
                 f"Prefect's own server did not start: {reason}; {self.home.path}: {room(str(self.home.path))}.",

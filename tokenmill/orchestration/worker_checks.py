@@ -12,14 +12,14 @@ _FIRST_WORK_S_MAX = 60.0
 
 def ray_answers(ray: Any) -> dict[str, Any]:
     """The answer of a worker on each node, by the node's address."""
-    asked = {}
+    waiting = {}
     for node in ray.nodes():
         if node["Alive"] and node["Resources"].get("CPU"):
             here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             remote = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)(worker_code)
-            asked[f"{node['NodeManagerAddress']} (node {node['NodeID'][:8]})"] = remote.remote()
+            waiting[f"{node['NodeManagerAddress']} (node {node['NodeID'][:8]})"] = remote.remote()
     answers: dict[str, Any] = {}
-    for name, answer in asked.items():
+    for name, answer in waiting.items():
         try:
             answers[name] = ray.get(answer, timeout=_FIRST_WORK_S_MAX)
         except Exception as error:  # noqa: BLE001 — of many kinds, each a reason why this worker cannot work

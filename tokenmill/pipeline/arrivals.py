@@ -79,8 +79,8 @@ def _has_arrived(root: Path, shard: Shard) -> bool:
 
 def _signatures(shards: Iterable[Shard]) -> list[ShardSignature]:
     """The signatures of the shards that exist."""
-    found = []
+    signatures = []
     for shard in shards:
         with suppress(FileNotFoundError):
-            found.append((shard.name, msgspec.structs.replace(signature_of(shard.path), ctime_ns=0)))
-    return found
+            signatures.append((shard.name, msgspec.structs.replace(signature_of(shard.path), ctime_ns=0)))
+    return signatures

@@ -113,38 +113,38 @@ def causes_of(
     params: Params,
     code: Cause | None,
     documents: Callable[[Path], str | None],
-    more: Iterable[Cause] = (),
+    further_causes: Iterable[Cause] = (),
 ) -> list[Cause]:
     """The causes for which a stage has to run; empty if it is up to date. `changes`: what DVC found. `code`: the change of the
-    stage's code, None if there is none. `documents`: says how the documents in a folder changed; None if they did not. `more`:
-    causes that DVC was not asked for."""
+    stage's code, None if there is none. `documents`: says how the documents in a folder changed; None if they did not.
+    `further_causes`: causes that DVC was not asked for."""
     if NEVER_BUILT in changes:
         return [NEVER]
-    found = [*([] if code is None else [code]), *more]
+    causes = [*([] if code is None else [code]), *further_causes]
     outputs: dict[str, list[str]] = {}
     for change in changes:
         match change.kind:
             case "parameter":
-                found += _of_parameter(change, code)
+                causes += _of_parameter(change, code)
             case "input":
-                found.append(_of_input(stage, change, root, params, documents))
+                causes.append(_of_input(stage, change, root, params, documents))
             case "output":
                 outputs.setdefault(_OUTPUTS.get(change.how, "outputs changed since they were built"), []).append(
                     change.path
                 )
             case "command":
-                found.append(Cause("command", "command in dvc.yaml changed"))
+                causes.append(Cause("command", "command in dvc.yaml changed"))
             case "always":
-                found.append(Cause("command", "dvc.yaml says always_changed"))
+                causes.append(Cause("command", "dvc.yaml says always_changed"))
     for what, paths in outputs.items():
         rest = f" and {len(paths) - _N_SHOWN_MAX} more" if len(paths) > _N_SHOWN_MAX else ""
         words = f"{what}: {', '.join(paths[:_N_SHOWN_MAX])}{rest}"
-        found.append(Cause("output", words, has_effect=stage not in STAGES))
-    if not any(one.kind == "documents" for one in found) and any(_SELECTING.match(one.key) for one in found):
-        found += [Cause("documents", changed)] if (changed := documents(root)) else []
+        causes.append(Cause("output", words, has_effect=stage not in STAGES))
+    if not any(cause.kind == "documents" for cause in causes) and any(_SELECTING.match(cause.key) for cause in causes):
+        causes += [Cause("documents", changed)] if (changed := documents(root)) else []
     kinds = get_args(CauseKind)
-    in_order = sorted(dict.fromkeys(found), key=lambda one: kinds.index(one.kind))
-    return in_order if params.tokenizer is None else [_with_import(stage, one) for one in in_order]
+    in_order = sorted(dict.fromkeys(causes), key=lambda cause: kinds.index(cause.kind))
+    return in_order if params.tokenizer is None else [_with_import(stage, cause) for cause in in_order]
 
 
 def inputs_that_stay(changes: Iterable[Change], causes: Mapping[str, Sequence[Cause]]) -> list[Change]:
@@ -204,17 +204,17 @@ def _with_import(stage: str, cause: Cause) -> Cause:
 
 def _of_input(stage: str, change: Change, root: Path, params: Params, documents: Callable[[Path], str | None]) -> Cause:
     chat = params.encode.chat
-    made = {
+    output = {
         TOKENIZER_DIRECTORY: TOKENIZER,
         Path(COUNTS_FILE).parent.as_posix(): COUNTS,
         TOKENS_DIRECTORY: DATASET,
     }.get(change.path)
-    if made is not None:
+    if output is not None:
         if change.how == "deleted":
-            return Cause(made.kind, f"{change.path} deleted")
-        if made is COUNTS and change.files and Path(COUNTS_FILE).name not in change.files:
+            return Cause(output.kind, f"{change.path} deleted")
+        if output is COUNTS and change.files and Path(COUNTS_FILE).name not in change.files:
             return COUNTS_FILES
-        return TOKENIZER_FILES if made is TOKENIZER and _has_the_ids(root, stage) else made
+        return TOKENIZER_FILES if output is TOKENIZER and _has_the_ids(root, stage) else output
     if change.path == params.source.drop:
         return DROP_LIST
     if chat is not None and change.path == chat.template and chat.template not in ("tokenizer", *NAMED):

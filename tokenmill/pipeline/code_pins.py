@@ -28,18 +28,18 @@ def code_changes(root: Path) -> dict[str, Cause]:
     """What changed of the code of each stage for which tokenmill.lock pins other code. Raises VersionsError."""
     lock = read_lock(root)
     pinned, before = {str(stage): digest for stage, digest in (lock.code or {}).items()}, lock.libraries or {}
-    found = {}
+    changes = {}
     for stage in stages_of_other_code(root):
         if before and output_digest_with(stage, before) == pinned.get(stage):
             words = [
                 f"{name} {before.get(name)} → {now}" for name, now in libraries().items() if before.get(name) != now
             ]
-            found[stage] = Cause("code", f"library changed: {', '.join(words)}")
+            changes[stage] = Cause("code", f"library changed: {', '.join(words)}")
         elif lock.tokenmill not in (None, tokenmill.__version__):
-            found[stage] = Cause("code", f"{CODE.words}: tokenmill {lock.tokenmill} → {tokenmill.__version__}")
+            changes[stage] = Cause("code", f"{CODE.words}: tokenmill {lock.tokenmill} → {tokenmill.__version__}")
         else:
-            found[stage] = CODE
-    return found
+            changes[stage] = CODE
+    return changes
 
 
 def pin_code(root: Path) -> None:

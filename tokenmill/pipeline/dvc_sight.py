@@ -136,13 +136,13 @@ def _refuse_unseen_template(root: Path, template: str, stage: DvcStage, name: st
         _refuse_unseen_file(path, "encode.chat.template", template, stage, name, ["train-vocab", "encode"])
 
 
-def _refuse_unseen_file(path: Path, key: str, found: str, stage: DvcStage, name: str, stages: Sequence[str]) -> None:
+def _refuse_unseen_file(path: Path, key: str, file: str, stage: DvcStage, name: str, stages: Sequence[str]) -> None:
     """Raises ParamsError if a file that a parameter names is not in the stage's deps. `stages`: those that depend on it."""
     if stage.sight_of(path) != "seen":
         raise ParamsError(
             f"dvc.yaml: stage {name}",
-            f"{key} is {found}, but it is not in the stage's deps, so DVC would not see it change.",
-            f"Put {found} into the deps of {', '.join(stages)}.",
+            f"{key} is {file}, but it is not in the stage's deps, so DVC would not see it change.",
+            f"Put {file} into the deps of {', '.join(stages)}.",
             code="TM107",
         )
 

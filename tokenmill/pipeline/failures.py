@@ -31,7 +31,7 @@ def all_done(round: str, tasks: Sequence[Task[F]], outcomes: Sequence[Outcome[F]
 
 
 def _all_of(round: str, n_tasks: int, failed: Sequence[tuple[Task[F], TokenmillError]], code: str | None) -> UnitsError:
-    found: dict[str, list[Bad]] = {}
+    bad_by_shard: dict[str, list[Bad]] = {}
     n = 0
     is_all = True
     for task, error in failed:
@@ -43,10 +43,10 @@ def _all_of(round: str, n_tasks: int, failed: Sequence[tuple[Task[F], TokenmillE
             words = "; ".join(error.lines)
             bad, n_bad = {task.name: [Bad(words if task.name in words else f"{task.name}: {words}")]}, 1
         n += n_bad
-        for name, some in bad.items():
-            for one in some:
-                found[name] = joined(found.get(name, []), one)
+        for name, documents in bad.items():
+            for document in documents:
+                bad_by_shard[name] = joined(bad_by_shard.get(name, []), document)
     kept = n_tasks - len(failed)
     head = f"{len(failed)} of {n_tasks} units failed; the results of the other {kept} are kept for the next build."
-    lines, fix, _ = lines_of(found, n, is_all)
+    lines, fix, _ = lines_of(bad_by_shard, n, is_all)
     return UnitsError(round, [head, *lines], fix, code=code)

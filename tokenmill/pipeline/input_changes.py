@@ -31,11 +31,11 @@ class InputChanges:
     def of_files(self, unit: Unit) -> str | None:
         """Says which files of a unit are new or changed; None if none is."""
         names = [piece.shard.name for piece in unit.pieces]
-        found = [f"{name} changed" for name in names if name in self.changed]
-        found += [f"{name} is new" for name in names if name in self.new]
-        if not found:
+        words = [f"{name} changed" for name in names if name in self.changed]
+        words += [f"{name} is new" for name in names if name in self.new]
+        if not words:
             return None
-        return ", ".join(found[:3]) + (f" and {len(found) - 3} more files" if len(found) > 3 else "")
+        return ", ".join(words[:3]) + (f" and {len(words) - 3} more files" if len(words) > 3 else "")
 
     def had(self, unit: Unit) -> bool:
         """Whether an earlier unit had the same files, under whatever names."""
@@ -72,9 +72,11 @@ def input_changes(
 ) -> InputChanges:
     """Compares the shards with the `earlier` files. `sha256_of` is called only for files whose length did not change. `unit_files`:
     the names of each earlier unit's files."""
-    before = {one.name: one for one in earlier}
-    removed = {name: one for name, one in before.items() if name not in {shard.name for shard in shards}}
-    lengths = {one.n_bytes for one in removed.values()}
+    before = {earlier_file.name: earlier_file for earlier_file in earlier}
+    removed = {
+        name: earlier_file for name, earlier_file in before.items() if name not in {shard.name for shard in shards}
+    }
+    lengths = {earlier_file.n_bytes for earlier_file in removed.values()}
     known = sha256_of(
         [
             shard
@@ -82,7 +84,7 @@ def input_changes(
             if (shard.n_bytes == before[shard.name].n_bytes if shard.name in before else shard.n_bytes in lengths)
         ]
     )
-    old_names = {one.sha256: name for name, one in removed.items()}
+    old_names = {earlier_file.sha256: name for name, earlier_file in removed.items()}
     changed, new, renamed = [], [], {}
     for shard in shards:
         digest = known.get(shard)
@@ -134,19 +136,19 @@ def last_manifest(root: Path) -> Manifest | None:
         return None
 
 
-def lines_of(found: InputChanges | None) -> list[str]:
+def lines_of(changes: InputChanges | None) -> list[str]:
     """Lines for a terminal."""
-    if found is None:
+    if changes is None:
         return ["There is no dataset to compare the files with."]
     lines = []
     for word, names in (
-        ("changed", found.changed),
-        ("new", found.new),
-        ("removed", found.removed),
-        ("renamed", [f"{new}, was {old}" for new, old in found.renamed.items()]),
+        ("changed", changes.changed),
+        ("new", changes.new),
+        ("removed", changes.removed),
+        ("renamed", [f"{new}, was {old}" for new, old in changes.renamed.items()]),
     ):
         lines += [f"  {word:<7}  {name}" for name in names[:_N_SHOWN_MAX]]
         if len(names) > _N_SHOWN_MAX:
             lines.append(f"  {word:<7}  {len(names) - _N_SHOWN_MAX:,} more")
     head = "Files since the dataset was made:" if lines else "The files are those that the dataset was made of."
-    return [head, *lines, *([f"  {found.n_unchanged:,} unchanged"] if lines else [])]
+    return [head, *lines, *([f"  {changes.n_unchanged:,} unchanged"] if lines else [])]

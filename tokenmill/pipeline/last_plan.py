@@ -75,11 +75,11 @@ def compare(plan: Mapping[str, Any], outcome: Mapping[str, float]) -> list[Compa
 
 def shown(rows: Iterable[Compared]) -> list[tuple[str, ...]]:
     """The quantities for a person: a name, the range, what was found, and whether that is in the range."""
-    found = []
+    cells = []
     for row in rows:
         numbers = (_number(row.quantity, n) for n in (row.low, row.point, row.high, row.found))
-        found.append((_NAMES.get(row.quantity, f"  {row.quantity.removeprefix('seconds ')}"), *numbers, _verdict(row)))
-    return found
+        cells.append((_NAMES.get(row.quantity, f"  {row.quantity.removeprefix('seconds ')}"), *numbers, _verdict(row)))
+    return cells
 
 
 def _verdict(row: Compared) -> str:
@@ -157,17 +157,17 @@ def _is_of_a_build_to_come(root: Path) -> bool:
 
 
 def _outcome(root: Path, plan: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    quantities: dict[str, float] = {}
     ran = [stage for stage in stages if stage["action"] == "run"]
-    for one in ran:
-        found[f"seconds {one['stage']}"] = one["seconds"]
-    planned = {f"seconds {one['stage']}" for one in ran} & plan["quantities"].keys()
-    found["seconds"] = sum(found[name] for name in planned)
-    if peaks := [one["peak_mb"] for one in ran if one["peak_mb"] is not None]:
-        found["peak_memory_bytes"] = max(peaks) * 1e6
+    for stage in ran:
+        quantities[f"seconds {stage['stage']}"] = stage["seconds"]
+    planned = {f"seconds {stage['stage']}" for stage in ran} & plan["quantities"].keys()
+    quantities["seconds"] = sum(quantities[name] for name in planned)
+    if peaks := [stage["peak_mb"] for stage in ran if stage["peak_mb"] is not None]:
+        quantities["peak_memory_bytes"] = max(peaks) * 1e6
     if (root / TOKENS_DIRECTORY).is_dir():
         manifest = read_manifest(root / TOKENS_DIRECTORY)
-        found |= {
+        quantities |= {
             "documents": manifest.n_documents,
             "tokens": manifest.n_tokens,
             "text_bytes": manifest.text_bytes,
@@ -175,9 +175,9 @@ def _outcome(root: Path, plan: Mapping[str, Any], stages: Sequence[Mapping[str, 
             "sets_bytes": sets_bytes_of(manifest),
         }
     if (root / COUNTS_REPORT_FILE).exists():
-        found["distinct"] = read_json(root / COUNTS_REPORT_FILE)["pretokens_distinct"]
-    found["disk_bytes"] = disk_used(root, plan["dvc_cache"]) - plan["disk_before_bytes"]
-    return found
+        quantities["distinct"] = read_json(root / COUNTS_REPORT_FILE)["pretokens_distinct"]
+    quantities["disk_bytes"] = disk_used(root, plan["dvc_cache"]) - plan["disk_before_bytes"]
+    return quantities
 
 
 def sets_bytes_of(manifest: Manifest) -> int:

@@ -29,15 +29,15 @@ def content_digests(paths: Iterable[Path], package: Path) -> dict[Path, str]:
     file = Path(cache_from_source(str(package / "normal_forms.py"))).with_suffix(".txt")
     kept = _read(file)
     before = dict(kept)
-    found = {}
+    digests = {}
     for path in paths:
         content = path.read_bytes()
-        found[path] = hashlib.sha256(content).hexdigest()
+        digests[path] = hashlib.sha256(content).hexdigest()
         if path.suffix == ".py":
-            name, source = path.relative_to(package.parent).as_posix(), f"{_maker()}{found[path]}"
+            name, source = path.relative_to(package.parent).as_posix(), f"{_maker()}{digests[path]}"
             if name not in kept or kept[name][0] != source:
                 kept[name] = (source, hashlib.sha256(normal_form(content.decode()).encode()).hexdigest())
-            found[path] = kept[name][1]
+            digests[path] = kept[name][1]
     if kept != before:
         lines = (f"{name} {source} {digest}\n" for name, (source, digest) in kept.items())
         with contextlib.suppress(OSError):
@@ -45,7 +45,7 @@ def content_digests(paths: Iterable[Path], package: Path) -> dict[Path, str]:
             partial = partial_path(file)
             partial.write_text("".join(lines), encoding="utf-8")
             partial.replace(file)  # never read half-written
-    return found
+    return digests
 
 
 def _read(file: Path) -> dict[str, tuple[str, str]]:
@@ -97,14 +97,16 @@ def _write(value: object, words: list[str]) -> None:
         words.append(")")
     elif isinstance(value, list):
         words.append("[")
-        words += sorted(name for one in value for name in _imported(one))
-        for one in value:
-            if _is_of_ours(one):
+        words += sorted(name for element in value for name in _imported(element))
+        for element in value:
+            if _is_of_ours(element):
                 continue
             if not (
-                isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)
+                isinstance(element, ast.Expr)
+                and isinstance(element.value, ast.Constant)
+                and isinstance(element.value.value, str)
             ):
-                _write(one, words)
+                _write(element, words)
         words.append("]")
     else:
         words.append(repr(value))

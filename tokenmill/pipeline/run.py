@@ -69,20 +69,22 @@ class Driver:
             self.unit_timeout_s,
             advance_nothing,
         )
-        found = _LookedUp(round, runner)
-        n_bytes, n_bytes_todo = (sum(task.n_bytes for task in some) for some in (round.tasks, found.todo))
+        looked_up = _LookedUp(round, runner)
+        n_bytes, n_bytes_todo = (sum(task.n_bytes for task in tasks) for tasks in (round.tasks, looked_up.todo))
         with progress(name, n_bytes, "bytes") if n_bytes else nullcontext() as shown:
             if shown is not None:
                 shown.skip(n_bytes - n_bytes_todo)
-                found.runner = msgspec.structs.replace(runner, advance=shown.add)
-            if found.done:
-                say(f"{name}: {len(found.todo):,} of {len(round.tasks):,} units to do; the others are finished already")
+                looked_up.runner = msgspec.structs.replace(runner, advance=shown.add)
+            if looked_up.done:
+                say(
+                    f"{name}: {len(looked_up.todo):,} of {len(round.tasks):,} units to do; the others are finished already"
+                )
             if self.cause_of is not None and not self.force:
-                for task in found.todo:
+                for task in looked_up.todo:
                     if task.unit is not None and (cause := self.cause_of(name, task.unit)):
                         say_more(f"{name} {task.name}: to do: {cause}")
             try:
-                yield found
+                yield looked_up
             finally:
                 self.store.flush()
         self.done_bytes[name] += n_bytes_todo

@@ -45,11 +45,11 @@ def inputs_of(root: Path) -> list[Path]:
 
     try:
         stages = _stages(root).values()
-        made = [path for stage in stages for path in _paths(stage, "outs", "metrics", "plots")]
+        outputs = [path for stage in stages for path in _paths(stage, "outs", "metrics", "plots")]
         read = {path for stage in stages for path in _paths(stage, "deps")}
     except (OSError, UnicodeDecodeError, YAMLError, KeyError, TypeError, AttributeError):
         return []
-    return sorted(root / path for path in read if not _meet([path], made))
+    return sorted(root / path for path in read if not _meet([path], outputs))
 
 
 def _stages(root: Path) -> dict[str, Any]:

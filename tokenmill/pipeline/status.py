@@ -45,7 +45,7 @@ class StageStatus:
 def status_of(root: Path, params: Params) -> list[StageStatus]:
     """The status of each stage of the project at `root`, in order. Raises VersionsError, and ParamsError for what DVC would not
     see. Where documents are in object storage, which is asked for their list, also StorageError, PassingError and CorpusError."""
-    found: list[StageStatus] = []
+    statuses: list[StageStatus] = []
     causes: dict[str, list[Cause]] = {}
     known: Known = {}
     of_code = code_changes(root)
@@ -58,15 +58,15 @@ def status_of(root: Path, params: Params) -> list[StageStatus]:
                 refuse_unseen_objects(root, shards, opened, name)
             state, changes = opened.state(), inputs_that_stay(opened.changes(), causes)
             objects = of_objects if name in DOCUMENT_STAGES and opened.was_built else []
-        more = [Cause("documents", words) for words in objects]
+        of_documents = [Cause("documents", words) for words in objects]
         documents = partial(_documents_in, root, params, name)
-        own = causes_of(name, changes, root, params, of_code.get(name), documents, more)
+        own = causes_of(name, changes, root, params, of_code.get(name), documents, of_documents)
         if own and state == "current":
             state = "stale"
         after = stages_to_follow(before, causes)
         causes[name] = [] if state == "frozen" else [*own, *follows(name, own, after)]
-        found.append(StageStatus(name, state, as_words(own), after, as_words(causes[name])))
-    return found
+        statuses.append(StageStatus(name, state, as_words(own), after, as_words(causes[name])))
+    return statuses
 
 
 def _documents_in(root: Path, params: Params, stage: str, path: Path) -> str | None:
@@ -98,12 +98,12 @@ def files_since_the_dataset(root: Path, params: Params) -> tuple[dict[str, Any] 
     """The files that changed since the dataset in data/tokens was made, as values of JSON (None without a dataset) and as lines.
 
     Files that seem unchanged are not read. Raises CorpusError."""
-    manifest, found = last_manifest(root), None
+    manifest, changes = last_manifest(root), None
     if manifest is not None:
-        found = changes_since(manifest, find_documents(root, params), _sha256_of(root, params))
+        changes = changes_since(manifest, find_documents(root, params), _sha256_of(root, params))
     shown = ("changed", "new", "removed", "renamed", "n_unchanged")
-    result = None if found is None else {name: getattr(found, name) for name in shown}
-    return result, lines_of_changes(found)
+    result = None if changes is None else {name: getattr(changes, name) for name in shown}
+    return result, lines_of_changes(changes)
 
 
 def lines_of(found: list[StageStatus]) -> list[str]:
@@ -112,8 +112,8 @@ def lines_of(found: list[StageStatus]) -> list[str]:
     return [f"{one.stage:<{width}}  {_words(one)}" for one in found]
 
 
-def _words(one: StageStatus) -> str:
-    if one.state == "frozen":
+def _words(status: StageStatus) -> str:
+    if status.state == "frozen":
         return "frozen"
-    words = "; ".join(one.reasons)
-    return f"to do: {words}" if one.changes else words or "up to date"
+    words = "; ".join(status.reasons)
+    return f"to do: {words}" if status.changes else words or "up to date"

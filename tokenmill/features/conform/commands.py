@@ -31,14 +31,14 @@ def add_commands(commands: "Commands") -> None:
     conform.set_defaults(run=_conform)
 
 
-def _conform(asked: argparse.Namespace) -> Answer:
+def _conform(options: argparse.Namespace) -> Answer:
     from tokenmill.features.conform.libraries import conform
     from tokenmill.features.conform.program.compare import exit_code, lines_of
     from tokenmill.features.conform.program.consumers import CONSUMERS
 
-    names = list(dict.fromkeys(asked.names or CONSUMERS))
+    names = list(dict.fromkeys(options.names or CONSUMERS))
     if unknown := [name for name in names if name not in CONSUMERS]:
         hint = did_you_mean(unknown[0], CONSUMERS)
         raise ParamsError("--with", f"found {unknown[0]!r}; allowed: {', '.join(CONSUMERS)}.", hint)
-    found = conform(asked.tokenizer, names)
-    return text([one._asdict() for one in found], lines_of(found), exit_code(found, bool(asked.names)))
+    found = conform(options.tokenizer, names)
+    return text([one._asdict() for one in found], lines_of(found), exit_code(found, bool(options.names)))

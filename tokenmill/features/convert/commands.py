@@ -68,47 +68,47 @@ def add_commands(commands: "Commands") -> None:
     convert.set_defaults(run=_convert)
 
 
-def _convert(asked: argparse.Namespace) -> Answer:
+def _convert(options: argparse.Namespace) -> Answer:
     from tokenmill.features.convert.convert import read_form, write_form
     from tokenmill.features.convert.formats.gguf import PATTERNS
     from tokenmill.features.convert.formats.llama_cpp_hash import lines_for_converter
 
-    form = read_form(asked.tokenizer, asked.pattern)
-    files = [str(file) for file in write_form(form, asked.directory, asked.to)]
-    if asked.to != "gguf" or form.tokenizer.model is None:
+    form = read_form(options.tokenizer, options.pattern)
+    files = [str(file) for file in write_form(form, options.directory, options.to)]
+    if options.to != "gguf" or form.tokenizer.model is None:
         return text({"files": files}, files)
     lines = lines_for_converter(form, PATTERNS[form.tokenizer.pattern or ""])
     about = "For a model with this tokenizer, put into get_vocab_base_pre of llama.cpp's conversion/base.py, unless it is there:"
     return text({"files": files, "converter": lines}, [*files, about, *lines])
 
 
-def _check(asked: argparse.Namespace) -> Answer:
+def _check(options: argparse.Namespace) -> Answer:
     asked_of_files = {
-        "--text-column": asked.text_column,
-        "--text-separator": asked.text_separator,
-        "--special": asked.special,
+        "--text-column": options.text_column,
+        "--text-separator": options.text_separator,
+        "--special": options.special,
     }
     for name, value in asked_of_files.items():
-        if value is not None and (value == "" or asked.against is None):
+        if value is not None and (value == "" or options.against is None):
             what = (
                 "expected a text that is not empty."
                 if value == ""
                 else "says how files are compared, and none are named."
             )
             raise ParamsError(name, what, "Correct it, or name files with --against.")
-    if asked.against is not None:
+    if options.against is not None:
         from tokenmill.analysis.against_library import compare
 
         found, lines = compare(
-            asked.tokenizer,
-            asked.pattern,
-            asked.against,
-            asked.text_column,
-            asked.text_separator,
-            asked.special or "as_text",
+            options.tokenizer,
+            options.pattern,
+            options.against,
+            options.text_column,
+            options.text_separator,
+            options.special or "as_text",
         )
         return text(found, lines, EXIT_DONE if found["difference"] is None else EXIT_NO)
     from tokenmill.features.convert.inspect import check_tokenizer, lines_of
 
-    found = check_tokenizer(asked.tokenizer, asked.pattern)
-    return text(found, lines_of(found, str(asked.tokenizer)))
+    found = check_tokenizer(options.tokenizer, options.pattern)
+    return text(found, lines_of(found, str(options.tokenizer)))

@@ -60,30 +60,32 @@ def add_commands(commands: "Commands") -> None:
     choose.set_defaults(run=_choose)
 
 
-def _plan(asked: argparse.Namespace) -> Answer:
-    path = asked.params or find_params()
+def _plan(options: argparse.Namespace) -> Answer:
+    path = options.params or find_params()
     root = path.absolute().parent
-    return _outcome(root) if asked.outcome else _new_plan(root, path, asked.seed)
+    return _outcome(root) if options.outcome else _new_plan(root, path, options.seed)
 
 
-def _choose(asked: argparse.Namespace) -> Answer:
+def _choose(options: argparse.Namespace) -> Answer:
     from tokenmill.config.load_params import load_params
     from tokenmill.features.plan.choose import choose, lines_of
 
-    if asked.plot is not None and not asked.plot.absolute().parent.is_dir():  # before the documents are counted
-        raise ParamsError("--plot", f"found {asked.plot}; there is no folder {asked.plot.parent}.", "Make that folder.")
-    path = asked.params or find_params()
+    if options.plot is not None and not options.plot.absolute().parent.is_dir():  # before the documents are counted
+        raise ParamsError(
+            "--plot", f"found {options.plot}; there is no folder {options.plot.parent}.", "Make that folder."
+        )
+    path = options.params or find_params()
     params = load_params(path)
-    patterns = asked.patterns or [params.count.pattern or "gpt2"]
-    rungs = choose(path.absolute().parent, params, asked.sizes, patterns, asked.width)
+    patterns = options.patterns or [params.count.pattern or "gpt2"]
+    rungs = choose(path.absolute().parent, params, options.sizes, patterns, options.width)
     rows = [asdict(rung) for rung in rungs]
-    if asked.plot is not None:
+    if options.plot is not None:
         from tokenmill.report.plots import ladder
 
         svg = ladder(rows)
         if not svg.startswith("<svg"):
             raise ParamsError("--plot", "the plot could not be drawn on this machine.", "Leave out --plot.")
-        asked.plot.write_text(svg, encoding="utf-8")
+        options.plot.write_text(svg, encoding="utf-8")
     return text({"vocabularies": rows}, lines_of(rungs))
 
 

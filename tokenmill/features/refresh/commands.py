@@ -117,17 +117,17 @@ def _notify(root: Path, block: str | None, notice: Notice) -> None:
         say(f"notification {block}: could not be sent: {error}")
 
 
-def _serve(asked: argparse.Namespace) -> Answer:
+def _serve(options: argparse.Namespace) -> Answer:
     """Runs each refresh in its own process, so that its leftovers and failures do not affect the next one."""
     root = find_params().parent
-    is_json = getattr(asked, "json", False)
-    options = [f"--{name}" for name in ("json", "quiet", "verbose", "debug") if getattr(asked, name, False)]
-    for at in times(asked.cron, asked.timezone, datetime.now(UTC)):
-        if (wait_s := seconds_until(at, datetime.now(UTC))) < 0:
+    is_json = getattr(options, "json", False)
+    flags = [f"--{name}" for name in ("json", "quiet", "verbose", "debug") if getattr(options, name, False)]
+    for next_time in times(options.cron, options.timezone, datetime.now(UTC)):
+        if (wait_s := seconds_until(next_time, datetime.now(UTC))) < 0:
             continue  # the previous refresh took longer than that
-        say(f"serve: the next refresh is at {at:%F %H:%M %Z}")
+        say(f"serve: the next refresh is at {next_time:%F %H:%M %Z}")
         time.sleep(wait_s)
-        command = command_of("tokenmill", "refresh", *options)
+        command = command_of("tokenmill", "refresh", *flags)
         with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE if is_json else None) as run:
             try:
                 printed, _ = run.communicate()
@@ -138,7 +138,7 @@ def _serve(asked: argparse.Namespace) -> Answer:
         if printed:
             with suppress(json.JSONDecodeError):  # the refresh was killed while it printed
                 print(json.dumps(json.loads(printed)), flush=True)
-        say(f"serve: the refresh of {at:%F %H:%M %Z} {'is done' if run.returncode == 0 else 'failed'}")
+        say(f"serve: the refresh of {next_time:%F %H:%M %Z} {'is done' if run.returncode == 0 else 'failed'}")
     return Answer({"did": "the schedule has ended"}, lambda: None, is_asked_for=False)
 
 
