@@ -65,14 +65,14 @@ def wrong_dropped(subject: Subject, dropped: Dropped | None, scratch: Path) -> I
 
 def _not_as_in_manifest(place: str, manifest: Manifest, dropped: Dropped) -> Iterator[Finding]:
     """Says where dropped.parquet differs from the manifest: numbers by reason, and by part of an input file."""
-    found = Counter(one.reason for some in dropped.values() for one in some)
+    found = Counter(document.reason for of_shard in dropped.values() for document in of_shard)
     if found != manifest.n_dropped:
         what = f"holds {dict(sorted(found.items()))}; {MANIFEST_FILE} says {manifest.n_dropped}."
         yield Finding(place, None, what, FORCE)
     for rows in (rows for shard in manifest.shards for rows in shard.rows):
         if (end := rows.next_row) is None:
             continue
-        n_found = len({one.row for one in dropped.get(rows.name, ()) if rows.first_row <= one.row < end})
+        n_found = len({document.row for document in dropped.get(rows.name, ()) if rows.first_row <= document.row < end})
         if n_found != rows.n_dropped:
             where = f"{rows.name} in rows {rows.first_row:,} to {end - 1:,}"
             what = f"holds {n_found:,} documents of {where}; {MANIFEST_FILE} says {rows.n_dropped:,}."
@@ -90,26 +90,30 @@ def list_of_dropped(dropped: Dropped) -> DropList:
     return DropList(
         [
             DropLine(
-                f"{shard}, row {one.row}",
-                one.id if "id" in one.by else None,
-                one.sha256 if "digest" in one.by else None,
-                one.reason,
+                f"{shard}, row {document.row}",
+                document.id if "id" in document.by else None,
+                document.sha256 if "digest" in document.by else None,
+                document.reason,
             )
-            for shard, some in dropped.items()
-            for one in some
+            for shard, of_shard in dropped.items()
+            for document in of_shard
         ]
     )
 
 
 def _not_in_list(place: str, name: str, drop: DropList, dropped: Dropped) -> Iterator[Finding]:
     """The documents that no line of the project's list names."""
-    for shard, some in dropped.items():
-        ids = None if any(one.id is None for one in some) else pa.array([one.id for one in some], pa.large_string())
-        named = dict(drop.match(ids, pa.array([one.sha256 for one in some], pa.binary(32))))
-        for i, one in enumerate(some):
+    for shard, of_shard in dropped.items():
+        ids = (
+            None
+            if any(document.id is None for document in of_shard)
+            else pa.array([document.id for document in of_shard], pa.large_string())
+        )
+        named = dict(drop.match(ids, pa.array([document.sha256 for document in of_shard], pa.binary(32))))
+        for i, document in enumerate(of_shard):
             if i not in named:
-                what = f"{shard}: row {one.row}: no line of {name} names this document."
-                yield Finding(place, one.row, what, BUILD)
+                what = f"{shard}: row {document.row}: no line of {name} names this document."
+                yield Finding(place, document.row, what, BUILD)
 
 
 def _still_there(index: Path, lists: Sequence[tuple[str, DropList]]) -> Iterator[Finding]:

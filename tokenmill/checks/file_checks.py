@@ -130,21 +130,21 @@ def check_file(file: DocumentsFile, advance: Advance, folder: Path) -> FileFacts
         for span in aligned(expected, shards, read_tokens(tokens)):
             if judge.has_source:
                 check_encoding(judge.tokenizer, judge.chat, span.documents, file.rules.limits, span.place)
-            found = check_span(span, judge)
+            checked = check_span(span, judge)
             n_sampled += check_sample(span, judge, file.sample)
-            counts.add_counted(found.counts)
-            if found.answers is not None:
-                answers.append(found.answers)
+            counts.add_counted(checked.counts)
+            if checked.answers is not None:
+                answers.append(checked.answers)
             add_to_index(span.documents, span.tokens)
             digest.add(span.tokens)
             n_documents += span.tokens.num_rows
-            n_span_tokens = int(found.counts.sum())
+            n_span_tokens = int(checked.counts.sum())
             n_tokens += n_span_tokens
             text_bytes += pc.sum(span.tokens["n_bytes"]).as_py()
             if has_mask:
                 n_trained += pc.sum(trained(span.tokens["loss_mask"])[0]).as_py()
             advance(0, n_span_tokens)
-            del span, found  # before the next rows are read
+            del span, checked  # before the next rows are read
     counts.write(folder / UNIT_COUNTS_FILE)
     known = [rows.n_bad for rows in entry.rows]
     bad = known if documents is None else piece_bad(documents.unit, documents.left)
@@ -170,13 +170,13 @@ def check_file(file: DocumentsFile, advance: Advance, folder: Path) -> FileFacts
 
 def check_sums(entry: OutputShard, facts: FileFacts) -> None:
     """Checks the sums of a file that the manifest states. Raises ValidationError."""
-    found = (facts.n_documents, facts.n_tokens, facts.text_bytes, facts.piece_bad, facts.piece_dropped)
+    sums = (facts.n_documents, facts.n_tokens, facts.text_bytes, facts.piece_bad, facts.piece_dropped)
     left_out = ([rows.n_bad for rows in entry.rows], [rows.n_dropped for rows in entry.rows])
     expected = (entry.n_documents, entry.n_tokens, entry.text_bytes, *left_out)
-    if found != expected:
+    if sums != expected:
         raise ValidationError(
             f"{MANIFEST_FILE}: {entry.name}",
-            f"documents, tokens, bytes of text, bad and dropped documents: it says {expected}; found {found}.",
+            f"documents, tokens, bytes of text, bad and dropped documents: it says {expected}; found {sums}.",
             "Run `tokenmill build --force`.",
         )
     piece_documents = [rows.n_documents for rows in entry.rows]
@@ -234,8 +234,8 @@ def facts_and_findings(file: DocumentsFile, advance: Advance, folder: Path) -> t
         return None, [of_error(file.entry.name, error)]
 
 
-def judges_of(subject: Subject, made: Mapping[str, Encode] = MappingProxyType({})) -> dict[str, Judge]:
-    """What the rows of each file of the dataset are checked against, by its name. `made`: see `sample_engines`."""
+def judges_of(subject: Subject, engines: Mapping[str, Encode] = MappingProxyType({})) -> dict[str, Judge]:
+    """What the rows of each file of the dataset are checked against, by its name. `engines`: see `sample_engines`."""
     manifest, tokenizer, has_source = subject.manifest, subject.tokenizer, subject.inputs is not None
     chat = None
     if manifest.chat is not None:
@@ -249,7 +249,7 @@ def judges_of(subject: Subject, made: Mapping[str, Encode] = MappingProxyType({}
             end_id=manifest.end_of_document_id,
             special_in_text=policy == "allow",
             has_source=has_source,
-            engines=sample_engines(subject.tokenizer_folder, tokenizer, policy == "allow" or chat is not None, made)
+            engines=sample_engines(subject.tokenizer_folder, tokenizer, policy == "allow" or chat is not None, engines)
             if may_sample
             else {},
             chat=chat,
@@ -300,21 +300,21 @@ def _check_schema(entry: OutputShard, tokens: Path, judge: Judge) -> tuple[bool,
     ids, or the numbers of rows or ids are not those of the file's entry."""
     try:
         with parquet_file(tokens) as file:
-            found = file.schema_arrow
+            columns = file.schema_arrow
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
         raise ValidationError(
             tokens, f"cannot be read: {str(error).rstrip('.')}.", "Delete the dataset and build it again."
         ) from None
     has_mask = entry.n_trained is not None
     for has_names in (True, False):
-        if found.equals(schema(id_type(judge.tokenizer.id_max), has_names, has_mask)):
+        if columns.equals(schema(id_type(judge.tokenizer.id_max), has_names, has_mask)):
             check_counts(tokens, entry.n_documents, entry.n_tokens)
             return has_names, has_mask
     rest = ", n_bytes, loss_mask and sha256" if has_mask else " and n_bytes"
     raise ValidationError(
         tokens,
         f"expected the columns id, input_ids (list of {id_type(judge.tokenizer.id_max)}){rest}; found "
-        f"{', '.join(f'{one.name} ({one.type})' for one in found)}.",
+        f"{', '.join(f'{column.name} ({column.type})' for column in columns)}.",
         "Delete the dataset and build it again.",
     )
 
@@ -325,14 +325,14 @@ def _decoded(entry: OutputShard, tokens: Path, judge: Judge) -> Iterator[Batch]:
     ends: list[int] = []
     for rows in entry.rows:
         ends.append((ends[-1] if ends else 0) + rows.n_rows)
-    at = piece = 0
+    n_decoded = piece = 0
     for batch in read_tokens(tokens):
         while batch.num_rows:
-            while piece < len(ends) - 1 and at >= ends[piece]:
+            while piece < len(ends) - 1 and n_decoded >= ends[piece]:
                 piece += 1
-            n_rows = batch.num_rows if piece == len(ends) - 1 else min(batch.num_rows, ends[piece] - at)
+            n_rows = batch.num_rows if piece == len(ends) - 1 else min(batch.num_rows, ends[piece] - n_decoded)
             rows = batch.slice(0, n_rows)
-            first_row = entry.rows[piece].first_row + at - (ends[piece - 1] if piece else 0)
+            first_row = entry.rows[piece].first_row + n_decoded - (ends[piece - 1] if piece else 0)
             is_row = pa.types.is_integer(rows["id"].type)
             yield Batch(
                 first_row,
@@ -341,18 +341,18 @@ def _decoded(entry: OutputShard, tokens: Path, judge: Judge) -> Iterator[Batch]:
                 positions=rows["id"] if is_row else None,
                 pieces=pa.repeat(pa.scalar(piece, pa.int32()), n_rows),
             )
-            batch, at = batch.slice(n_rows), at + n_rows
+            batch, n_decoded = batch.slice(n_rows), n_decoded + n_rows
 
 
 def _texts(input_ids: pa.ListArray, judge: Judge, shard: str, first_row: int) -> pa.LargeStringArray:
     if judge.tokenizer.model is None:
         return pa.repeat(pa.scalar("", pa.large_string()), len(input_ids))
     try:
-        found = judge.tokenizer.decode_batch(input_ids, threads=1)
+        decoded = judge.tokenizer.decode_batch(input_ids, threads=1)
         begin, end = (len(judge.tokenizer.decode_bytes(ids)) for ids in (judge.begin, judge.end))
         if begin or end:
-            found = pc.binary_slice(found.cast(pa.binary()), begin, -end or _END).cast(pa.large_binary())
-        return found.cast(pa.large_string())
+            decoded = pc.binary_slice(decoded.cast(pa.binary()), begin, -end or _END).cast(pa.large_binary())
+        return decoded.cast(pa.large_string())
     except (TokenizerError, pa.ArrowInvalid):
         for i, ids in enumerate(input_ids):
             try:

@@ -58,11 +58,11 @@ def of_error(file: str, error: Exception) -> Finding:
     return Finding(file, row, f"{error.where}: {what}" if error.where else what, error.fix)
 
 
-def raise_first(found: Iterable[Finding | NotChecked], folder: str) -> None:
+def raise_first(findings: Iterable[Finding | NotChecked], folder: str) -> None:
     """Raises ValidationError with the first finding, if there is one. `folder`: the dataset's folder or URL, for the message."""
-    for one in found:
-        if isinstance(one, NotChecked):
-            raise ValidationError(folder, f"cannot be checked: {one.why}")
-        is_beside = one.file.startswith("../")
-        place = f"{folder.rpartition('/')[0]}/{one.file[3:]}" if is_beside else f"{folder}/{one.file}"
-        raise ValidationError(place, one.what, one.fix)
+    for finding in findings:
+        if isinstance(finding, NotChecked):
+            raise ValidationError(folder, f"cannot be checked: {finding.why}")
+        is_beside = finding.file.startswith("../")
+        place = f"{folder.rpartition('/')[0]}/{finding.file[3:]}" if is_beside else f"{folder}/{finding.file}"
+        raise ValidationError(place, finding.what, finding.fix)

@@ -116,7 +116,7 @@ def _wrong_chat(manifest: Manifest) -> Iterator[Finding]:
 def _wrong_sources(manifest: Manifest) -> Iterator[Finding]:
     """Says where named sources are contradictory: each input and output file belongs to one, and a source's sums are those of its
     files."""
-    names = [one.name for one in manifest.sources]
+    names = [source.name for source in manifest.sources]
     if len(set(names)) < len(names):
         yield in_manifest(f"sources: expected each name once; found {names}.")
         return
@@ -130,11 +130,13 @@ def _wrong_sources(manifest: Manifest) -> Iterator[Finding]:
     source_of = {input_file.name: input_file.source for input_file in manifest.inputs}
     sums = {name: [0, 0, 0] for name in names}
     for shard in manifest.shards:
-        found = {source_of.get(rows.name) for rows in shard.rows}
-        if len(found) > 1:
-            yield in_manifest(f"{shard.name}: holds documents of several sources, {sorted(map(str, found))}.")
+        sources_of_shard = {source_of.get(rows.name) for rows in shard.rows}
+        if len(sources_of_shard) > 1:
+            yield in_manifest(
+                f"{shard.name}: holds documents of several sources, {sorted(map(str, sources_of_shard))}."
+            )
             return
-        for name in found & sums.keys():
+        for name in sources_of_shard & sums.keys():
             for i, n in enumerate((shard.n_documents, shard.n_tokens, shard.text_bytes)):
                 sums[str(name)][i] += n
     for entry in manifest.sources:
@@ -153,36 +155,41 @@ def _wrong_sources(manifest: Manifest) -> Iterator[Finding]:
 
 def wrong_sources(manifest: Manifest, shards: Iterable[Shard]) -> Iterator[Finding]:
     """Says how the manifest's named sources differ from those of params.yaml, for the shards that both have."""
-    said, known = {input_file.name: input_file.source for input_file in manifest.inputs}, manifest.document_sources()
+    source_of, known = (
+        {input_file.name: input_file.source for input_file in manifest.inputs},
+        manifest.document_sources(),
+    )
     differ: dict[str, Finding] = {}
     for shard in shards:
-        asked, source = shard.source, known.get(shard.name)
-        if asked is None or shard.name not in said:
+        of_params, source = shard.source, known.get(shard.name)
+        if of_params is None or shard.name not in source_of:
             continue
-        if said[shard.name] != asked.name:
-            of, now = (f"the source {name}" if name else "no named source" for name in (said[shard.name], asked.name))
+        if source_of[shard.name] != of_params.name:
+            of, now = (
+                f"the source {name}" if name else "no named source" for name in (source_of[shard.name], of_params.name)
+            )
             yield in_manifest(f"{shard.name}: is of {of}; in params.yaml, it is of {now}.", BUILD)
             return
-        if asked.name is not None and source is not None and asked.section not in differ:
-            of_now = asdict(asked)
+        if of_params.name is not None and source is not None and of_params.section not in differ:
+            of_now = asdict(of_params)
             words = [
                 f"{key} is {value!r}, not {of_now[key]!r}"
                 for key, value in asdict(source).items()
                 if key != "globs" and value != of_now[key]
             ]
             if words:
-                differ[asked.section] = in_manifest(
-                    f"{asked.section}: params.yaml says it otherwise: {', '.join(words)}.", BUILD
+                differ[of_params.section] = in_manifest(
+                    f"{of_params.section}: params.yaml says it otherwise: {', '.join(words)}.", BUILD
                 )
     yield from differ.values()
 
 
-def _not_in_a_row(name: str, some: list[InputRows]) -> Iterator[Finding]:
+def _not_in_a_row(name: str, parts: list[InputRows]) -> Iterator[Finding]:
     """Says which rows are missing or repeated between the parts of a shard; after a damaged part, the next row is unknown."""
     next_row: int | None = 0
-    if some[0].first_line != 1:
-        yield in_manifest(f"{name}: first_line of its first rows is {some[0].first_line}, expected 1.")
-    for rows in some:
+    if parts[0].first_line != 1:
+        yield in_manifest(f"{name}: first_line of its first rows is {parts[0].first_line}, expected 1.")
+    for rows in parts:
         if next_row is not None and rows.first_row != next_row:
             yield in_manifest(
                 f"{name}: a file of the dataset holds its rows from {rows.first_row} on, expected {next_row}."

@@ -172,19 +172,19 @@ def _check_decoded(span: Span, judge: Judge) -> None:
     if judge.tokenizer.decodes_to(input_ids, span.documents.texts, *around):
         return
     try:
-        found = judge.tokenizer.decode_batch(input_ids, threads=1)
+        decoded = judge.tokenizer.decode_batch(input_ids, threads=1)
     except TokenizerError as error:
         raise _unknown_id(span, input_ids, judge.tokenizer, error) from None
     expected = _joined(around, span.documents.texts.cast(pa.large_binary()))
-    if judge.tokenizer.prepares_text and not found.equals(expected):
+    if judge.tokenizer.prepares_text and not decoded.equals(expected):
         texts = span.documents.texts
-        differ = set(pc.indices_nonzero(pc.not_equal(found, expected)).to_pylist())
+        differ = set(pc.indices_nonzero(pc.not_equal(decoded, expected)).to_pylist())
         prepared = [
             judge.tokenizer.prepared(text.as_py(), judge.special) if i in differ else text.as_py().encode()
             for i, text in enumerate(texts)
         ]
         expected = _joined(around, pa.array(prepared, pa.large_binary()))
-    all_equal(span, found, expected, "decoded bytes", len(around[0]))
+    all_equal(span, decoded, expected, "decoded bytes", len(around[0]))
 
 
 def _check_decoded_chat(span: Span, judge: Judge) -> None:
@@ -193,12 +193,12 @@ def _check_decoded_chat(span: Span, judge: Judge) -> None:
     tokenizer, input_ids, texts = judge.tokenizer, span.tokens["input_ids"], span.documents.texts
     if tokenizer.model is None or tokenizer.decodes_to(input_ids, texts):
         return
-    found = tokenizer.decode_batch(input_ids, threads=1)
+    decoded = tokenizer.decode_batch(input_ids, threads=1)
     expected = [
-        text if tokenizer.prepared(text, "allow") == text.encode() else one.decode(errors="replace")
-        for text, one in zip(texts.to_pylist(), found.to_pylist(), strict=True)
+        text if tokenizer.prepared(text, "allow") == text.encode() else content.decode(errors="replace")
+        for text, content in zip(texts.to_pylist(), decoded.to_pylist(), strict=True)
     ]
-    all_equal(span, found, pa.array(expected, pa.large_string()).cast(pa.large_binary()), "decoded bytes")
+    all_equal(span, decoded, pa.array(expected, pa.large_string()).cast(pa.large_binary()), "decoded bytes")
 
 
 def _joined(around: list[bytes], texts: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
@@ -228,24 +228,29 @@ def check_ids(span: Span, judge: Judge) -> IdCounts:
         raise span.wrong(i, f"expected {_around(judge)}; found {lengths[i].as_py() or 'no'} ids.")
     ends = pc.cumulative_sum(lengths)
     places = []
-    for id, at, what in (
+    for id, places_of_ids, what in (
         (judge.begin_id, pc.subtract(ends, lengths), "first id"),
         (judge.end_id, pc.subtract(ends, 1), "last id"),
     ):
         if id is not None:
-            all_equal(span, values.take(at).cast(pa.int64()), pa.repeat(pa.scalar(id, pa.int64()), len(at)), what)
-            places.append(at)
-    found: IdCounts = counted.to_numpy()
+            all_equal(
+                span,
+                values.take(places_of_ids).cast(pa.int64()),
+                pa.repeat(pa.scalar(id, pa.int64()), len(places_of_ids)),
+                what,
+            )
+            places.append(places_of_ids)
+    counts: IdCounts = counted.to_numpy()
     ids = sorted(tokenizer.special_tokens.values())
-    if not (judge.special_in_text or span.is_chat) and found[ids].sum() != sum(map(len, places)):
+    if not (judge.special_in_text or span.is_chat) and counts[ids].sum() != sum(map(len, places)):
         special = pc.is_in(values, pa.array(ids, values.type))
-        allowed = {at for some in places for at in some.to_pylist()}
-        at = next(k for k in pc.indices_nonzero(special).to_pylist() if k not in allowed)
-        i = _row_of_value(input_ids, at)
+        allowed = {place for places_of_ids in places for place in places_of_ids.to_pylist()}
+        wrong = next(place for place in pc.indices_nonzero(special).to_pylist() if place not in allowed)
         raise span.wrong(
-            i, f"special token id {values[at].as_py()} inside a document; text never becomes a special token."
+            _row_of_value(input_ids, wrong),
+            f"special token id {values[wrong].as_py()} inside a document; text never becomes a special token.",
         )
-    return found
+    return counts
 
 
 def _around(judge: Judge) -> str:

@@ -126,15 +126,15 @@ def _wrong_arrangement(
     arrangement = Arrangement("validate", files, formats, documents, store.threads, store.code)
     expected = yield from arrangement.sets(units, manifest.tokens_digest())
     wrong += _wrong_numbers(manifest, arrangement)
-    for one, entry in zip_longest(expected, manifest.sets):
-        if difference := _differ(one, entry, arrangement.shape):
+    for arranged, entry in zip_longest(expected, manifest.sets):
+        if difference := _differ(arranged, entry, arrangement.shape):
             return [*wrong, in_manifest(f"sets: {difference}")]
     pairs = list(zip(expected, manifest.sets, strict=True))
-    tasks_of = [_tasks(one, entry, subject.folder, arrangement.shape) for one, entry in pairs]
+    tasks_of = [_tasks(arranged, entry, subject.folder, arrangement.shape) for arranged, entry in pairs]
     lacking = [
-        one
-        for one, tasks in zip(expected, tasks_of, strict=True)
-        if one.before and not all(store.is_done(task.key) for task in tasks)
+        arranged
+        for arranged, tasks in zip(expected, tasks_of, strict=True)
+        if arranged.before and not all(store.is_done(task.key) for task in tasks)
     ]
     temporary = yield from arrangement.prepare(lacking)
     all_tasks = [task for tasks in tasks_of for task in tasks]
@@ -143,12 +143,12 @@ def _wrong_arrangement(
     for made, task in zip(done, all_tasks, strict=True):
         if made.facts.what:
             wrong.append(Finding(task.part.files[0].name, None, made.facts.what, made.facts.fix))
-    for one, entry in pairs:
-        wrong += _wrong_shared(one, entry, subject.folder, arrangement.shape)
+    for arranged, entry in pairs:
+        wrong += _wrong_shared(arranged, entry, subject.folder, arrangement.shape)
     return [*wrong, *_wrong_blends(manifest, subject.folder)]
 
 
-def _tasks(one: ArrangedSet, entry: FileSet, dataset: Path, shape: Shape) -> list[SetPartTask]:
+def _tasks(arranged: ArrangedSet, entry: FileSet, dataset: Path, shape: Shape) -> list[SetPartTask]:
     """The tasks that compare the parts of a set whose files are there; missing files are reported elsewhere."""
     return [
         SetPartTask(
@@ -156,18 +156,18 @@ def _tasks(one: ArrangedSet, entry: FileSet, dataset: Path, shape: Shape) -> lis
             key=unit_key(
                 stage="check",
                 items=file.key,
-                files=[some.sha256 for some in part.files],
+                files=[part_file.sha256 for part_file in part.files],
                 numbers=[part.n_items, part.n_tokens],
             ),
-            format=one.format,
-            folder=dataset / one.folder,
-            stem=one.stem(i),
+            format=arranged.format,
+            folder=dataset / arranged.folder,
+            stem=arranged.stem(i),
             shape=shape,
             items=file.items,
             part=part,
         )
-        for i, (file, part) in enumerate(zip(one.files, entry.parts, strict=True))
-        if all((dataset / some.name).exists() for some in part.files)
+        for i, (file, part) in enumerate(zip(arranged.files, entry.parts, strict=True))
+        if all((dataset / part_file.name).exists() for part_file in part.files)
     ]
 
 
@@ -192,21 +192,24 @@ def _wrong_blends(manifest: Manifest, dataset: Path) -> Iterator[Finding]:
             yield Finding(name, None, "differs from what a build writes for the sets of the sources.", FORCE)
 
 
-def _differ(one: ArrangedSet | None, entry: FileSet | None, shape: Shape) -> str | None:
+def _differ(arranged: ArrangedSet | None, entry: FileSet | None, shape: Shape) -> str | None:
     """Says how the manifest's entry of a set differs from the expected set."""
-    if one is None or entry is None:
-        return f"it has {'more' if one is None else 'fewer'} file sets than its parameters give."
-    expected = (one.format.name, one.split, one.source, one.epoch)
+    if arranged is None or entry is None:
+        return f"it has {'more' if arranged is None else 'fewer'} file sets than its parameters give."
+    expected = (arranged.format.name, arranged.split, arranged.source, arranged.epoch)
     found = (entry.format, entry.split, entry.source, entry.epoch)
     if expected != found:
         return f"expected a set with format, split, source and epoch {expected}; found {found}."
-    names = [[f"{one.folder}/{name}" for name in one.format.files(one.stem(i), shape)] for i in range(len(one.files))]
+    names = [
+        [f"{arranged.folder}/{name}" for name in arranged.format.files(arranged.stem(i), shape)]
+        for i in range(len(arranged.files))
+    ]
     found_names = [sorted(file.name for file in part.files) for part in entry.parts]
     if [sorted(some) for some in names] != found_names:
-        return f"{one.folder}: expected the files {_some(names)}; found {_some(found_names)}."
-    shared = [f"{one.folder}/{name}" for name in one.format.shared if one.files]
+        return f"{arranged.folder}: expected the files {_some(names)}; found {_some(found_names)}."
+    shared = [f"{arranged.folder}/{name}" for name in arranged.format.shared if arranged.files]
     if shared != [file.name for file in entry.shared]:
-        return f"{one.folder}: expected the files {shared}; found {[file.name for file in entry.shared]}."
+        return f"{arranged.folder}: expected the files {shared}; found {[file.name for file in entry.shared]}."
     return None
 
 
@@ -222,48 +225,57 @@ def _same(
     name = format.files(stem, shape)[0]
     found = with_source_ids(format, folder, stem, shape, format.read(folder, stem, shape))
     held: pa.RecordBatch | None = None
-    at = 0
+    n_items = 0
     for batch in expected:
         while batch.num_rows:
             while held is None or not held.num_rows:
                 held = next(found, None)
                 if held is None:
-                    raise ValidationError(name, f"ends after {at:,} items, expected more.")
+                    raise ValidationError(name, f"ends after {n_items:,} items, expected more.")
             n_rows = min(batch.num_rows, held.num_rows)
-            _compare(name, at, batch.slice(0, n_rows), held.slice(0, n_rows))
+            _compare(name, n_items, batch.slice(0, n_rows), held.slice(0, n_rows))
             yield batch.slice(0, n_rows)
-            batch, held, at = batch.slice(n_rows), held.slice(n_rows), at + n_rows
+            batch, held, n_items = batch.slice(n_rows), held.slice(n_rows), n_items + n_rows
     while held is None or not held.num_rows:
         held = next(found, None)
         if held is None:
             return
-    raise ValidationError(name, f"holds more than the expected {at:,} items.")
+    raise ValidationError(name, f"holds more than the expected {n_items:,} items.")
 
 
-def _compare(name: str, at: int, expected: pa.RecordBatch, found: pa.RecordBatch) -> None:
+def _compare(name: str, first_item: int, expected: pa.RecordBatch, found: pa.RecordBatch) -> None:
     for column in found.schema.names:
         right = expected[column]
         left = found[column].cast(right.type)
         if left.equals(right):
             continue
         i = next(i for i in range(len(right)) if left[i].as_py() != right[i].as_py())
-        one, other = left[i].as_py(), right[i].as_py()
+        found_value, expected_value = left[i].as_py(), right[i].as_py()
         place = ""
-        if isinstance(one, list):
-            k = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-            one, other, place = one[k : k + 5], other[k : k + 5], f" from {k} on"
-        raise ValidationError(name, f"item {at + i}: {column}{place}: found {one!r}, expected {other!r}.")
+        if isinstance(found_value, list):
+            k = next(
+                (k for k, (a, b) in enumerate(zip(found_value, expected_value, strict=False)) if a != b),
+                min(len(found_value), len(expected_value)),
+            )
+            found_value, expected_value, place = found_value[k : k + 5], expected_value[k : k + 5], f" from {k} on"
+        raise ValidationError(
+            name, f"item {first_item + i}: {column}{place}: found {found_value!r}, expected {expected_value!r}."
+        )
 
 
-def _wrong_shared(one: ArrangedSet, entry: FileSet, dataset: Path, shape: Shape) -> Iterator[Finding]:
+def _wrong_shared(arranged: ArrangedSet, entry: FileSet, dataset: Path, shape: Shape) -> Iterator[Finding]:
     """Yields the shared files of a set that differ from what their format writes for these parts."""
-    if one.format.finish is None or not one.files or not all((dataset / file.name).exists() for file in entry.files):
+    if (
+        arranged.format.finish is None
+        or not arranged.files
+        or not all((dataset / file.name).exists() for file in entry.files)
+    ):
         return
     with tempfile.TemporaryDirectory(prefix="tokenmill-sets-") as scratch:
         for part in entry.parts:
             for file in part.files:
                 (Path(scratch) / Path(file.name).name).symlink_to((dataset / file.name).absolute())
-        one.format.finish(Path(scratch), [one.stem(i) for i in range(len(one.files))], shape)
+        arranged.format.finish(Path(scratch), [arranged.stem(i) for i in range(len(arranged.files))], shape)
         for file in entry.shared:
             if read(Path(scratch) / Path(file.name).name) != read(dataset / file.name):
                 yield Finding(file.name, None, "differs from what a build writes for its parts.", FORCE)

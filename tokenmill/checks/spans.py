@@ -50,7 +50,7 @@ def aligned(documents: Iterable[Batch], shards: Sequence[str], tokens: Iterator[
 
     Raises WrongRowError if one side has more than the other.
     """
-    held, at, shard, row = next(tokens, None), 0, shards[0], 0
+    held, n_rows_before, shard, row = next(tokens, None), 0, shards[0], 0
     for batch in documents:
         while len(batch.texts):
             shard, row = shards[batch.piece(0)], batch.first_row
@@ -58,11 +58,13 @@ def aligned(documents: Iterable[Batch], shards: Sequence[str], tokens: Iterator[
                 held = None  # a slice without rows keeps them all in memory while the next are read
                 held = next(tokens, None)
             if held is None:
-                raise WrongRowError(shard, row, f"the document is not in the dataset, whose file for it holds {at}.")
+                raise WrongRowError(
+                    shard, row, f"the document is not in the dataset, whose file for it holds {n_rows_before}."
+                )
             n_rows = min(len(batch.texts), held.num_rows)
-            yield Span(shards, at, batch.slice(0, n_rows), held.slice(0, n_rows))
+            yield Span(shards, n_rows_before, batch.slice(0, n_rows), held.slice(0, n_rows))
             shard, row = shards[batch.piece(n_rows - 1)], batch.rows()[n_rows - 1].as_py() + 1
-            batch, held, at = batch.slice(n_rows), held.slice(n_rows), at + n_rows
+            batch, held, n_rows_before = batch.slice(n_rows), held.slice(n_rows), n_rows_before + n_rows
         del batch
     rest = (held.num_rows if held is not None else 0) + sum(more.num_rows for more in tokens)
     if rest:
@@ -85,9 +87,16 @@ def all_equal(span: Span, found: pa.Array, expected: pa.Array, what: str, n_befo
     if found.equals(expected):
         return
     i = pc.index(pc.fill_null(pc.equal(found, expected), False), False).as_py()
-    one, other = found[i].as_py(), expected[i].as_py()
+    found_value, expected_value = found[i].as_py(), expected[i].as_py()
     place = ""
-    if isinstance(one, bytes | str) and isinstance(other, bytes | str):
-        at = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-        one, other, place = one[at : at + 20], other[at : at + 20], f" from {max(at - n_before, 0)} on"
-    raise span.wrong(i, f"{what}{place}: found {one!r}, expected {other!r}.")
+    if isinstance(found_value, bytes | str) and isinstance(expected_value, bytes | str):
+        at = next(
+            (k for k, (a, b) in enumerate(zip(found_value, expected_value, strict=False)) if a != b),
+            min(len(found_value), len(expected_value)),
+        )
+        found_value, expected_value, place = (
+            found_value[at : at + 20],
+            expected_value[at : at + 20],
+            f" from {max(at - n_before, 0)} on",
+        )
+    raise span.wrong(i, f"{what}{place}: found {found_value!r}, expected {expected_value!r}.")

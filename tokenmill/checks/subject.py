@@ -72,16 +72,16 @@ def table_inputs(manifest: Manifest, files: Sequence[RightFile]) -> list[TableIn
 def encoded_units(subject: Subject, files: Sequence[RightFile]) -> list[EncodedUnit]:
     """What the file sets are made from. `files`: all files of the dataset."""
     sources = subject.manifest.source_names() if subject.manifest.sources else {}
-    numbers = {one.name: number for number, one in enumerate(subject.manifest.sources)}
+    numbers = {file.name: number for number, file in enumerate(subject.manifest.sources)}
     return [
         EncodedUnit(
             name,
-            subject.folder / one.entry.name,
-            one.folder / UNIT_INDEX_FILE,
-            one.entry.pieces,
-            [one.entry.sha256, one.index_sha256],
-            sources.get(one.entry.rows[0].name, ""),
-            numbers.get(sources.get(one.entry.rows[0].name, ""), 0),
+            subject.folder / file.entry.name,
+            file.folder / UNIT_INDEX_FILE,
+            file.entry.pieces,
+            [file.entry.sha256, file.index_sha256],
+            sources.get(file.entry.rows[0].name, ""),
+            numbers.get(sources.get(file.entry.rows[0].name, ""), 0),
         )
-        for (name, _), one in zip(subject.manifest.outputs(), files, strict=True)
+        for (name, _), file in zip(subject.manifest.outputs(), files, strict=True)
     ]

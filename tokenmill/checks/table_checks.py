@@ -24,26 +24,26 @@ TABLES = "tables"
 def wrong_tables(subject: Subject, files: Sequence[RightFile], scratch: Path) -> Iterator[Finding | NotChecked]:
     """Checks that the tables are those that the manifest names, and that they follow from the files. `files`: those that are right;
     unless these are all, the content cannot be compared."""
-    manifest, found = subject.manifest, subject.tables
-    if found is None or (manifest.format_version < 4 and not manifest.tables):
+    manifest, tables = subject.manifest, subject.tables
+    if tables is None or (manifest.format_version < 4 and not manifest.tables):
         return
-    if not found.is_dir():
-        yield NotChecked(f"the tables: {found} is not there; copy it beside the dataset")
+    if not tables.is_dir():
+        yield NotChecked(f"the tables: {tables} is not there; copy it beside the dataset")
         return
-    place = f"../{found.name}/"
-    yield from wrong_files((table.name for table in manifest.tables), files_below(found), place)
+    place = f"../{tables.name}/"
+    yield from wrong_files((table.name for table in manifest.tables), files_below(tables), place)
     for table in manifest.tables:
-        if what := wrong_file(found / table.name, table.n_bytes, table.sha256, subject.digests):
+        if what := wrong_file(tables / table.name, table.n_bytes, table.sha256, subject.digests):
             yield Finding(f"{place}{table.name}", None, f"{what}.", FORCE)
     if len(files) < len(manifest.shards):
         return  # what is missing is named already
-    made = scratch / TABLES
-    made.mkdir()
+    derived = scratch / TABLES
+    derived.mkdir()
     inputs = table_inputs(manifest, files)
-    write_tables(inputs, manifest.has_ids, subject.tokenizer, made, manifest.files.splits if manifest.files else {})
+    write_tables(inputs, manifest.has_ids, subject.tokenizer, derived, manifest.files.splits if manifest.files else {})
     if subject.inputs is not None:
-        write_dropped(made / DROPPED_FILE, ((file.entry.pieces, file.folder) for file in files))
-    for name in sorted(set(files_below(made)) - {table.name for table in manifest.tables}):
+        write_dropped(derived / DROPPED_FILE, ((file.entry.pieces, file.folder) for file in files))
+    for name in sorted(set(files_below(derived)) - {table.name for table in manifest.tables}):
         yield in_manifest(f"tables: {name} is not among them, which every dataset has.")
     if subject.inputs is not None and manifest.chat is not None and manifest.chat.n_repeated is not None:
         n_repeated = sum(n_repeated_tokens(file.folder / UNIT_INDEX_FILE) for file in files)
@@ -51,7 +51,7 @@ def wrong_tables(subject: Subject, files: Sequence[RightFile], scratch: Path) ->
             yield in_manifest(
                 f"chat: n_repeated is {manifest.chat.n_repeated}, but its files have {n_repeated} together."
             )
-    for name, what in differing_tables(made, found, _unknown_columns(subject)):
+    for name, what in differing_tables(derived, tables, _unknown_columns(subject)):
         yield Finding(f"{place}{name}", None, what, FORCE)
 
 
@@ -67,13 +67,13 @@ def _unknown_columns(subject: Subject) -> Set[str]:
     return unknown | {"sha256"} if subject.tokenizer.prepares_text else unknown
 
 
-def differing_tables(made: Path, found: Path, left_out: Set[str] = frozenset()) -> Iterator[tuple[str, str]]:
+def differing_tables(derived: Path, tables: Path, left_out: Set[str] = frozenset()) -> Iterator[tuple[str, str]]:
     """Says how the tables found differ from those derived from the tokens, by file name.
 
     `left_out`: columns that are not compared. Files that were not derived are ignored.
     """
-    for path in sorted(made.iterdir()):
-        other = found / path.name
+    for path in sorted(derived.iterdir()):
+        other = tables / path.name
         if not other.exists() or (not left_out and sha256_file(path) == sha256_file(other)):
             continue
         try:

@@ -85,16 +85,16 @@ def _messages(file: BoundedFile, is_file: bool) -> Iterator[_Message]:
         for start, n_metadata, _ in blocks:
             yield _message(file, start, start + (n_metadata & 0xFFFFFFFF))
         return
-    at = 0
-    while len(head := file.peek_at(at, 8)) == 8:
+    position = 0
+    while len(head := file.peek_at(position, 8)) == 8:
         first, second = struct.unpack("<Ii", head)
         is_legacy = first != 0xFFFFFFFF
         n_metadata = first if is_legacy else second
         if not n_metadata:
             return
-        message = _message(file, at, at + (4 if is_legacy else 8) + n_metadata)
+        message = _message(file, position, position + (4 if is_legacy else 8) + n_metadata)
         yield message
-        at = message.body + _number(message.data, _root(message.data, 0), 3, "<q")
+        position = message.body + _number(message.data, _root(message.data, 0), 3, "<q")
 
 
 def _message(file: BoundedFile, start: int, body: int) -> _Message:

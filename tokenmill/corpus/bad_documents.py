@@ -101,11 +101,11 @@ class BadInputError(CorpusError):
 def lines_of(first: Mapping[str, Sequence[Bad]], n: int, is_all: bool) -> tuple[list[str], str, str]:
     """The lines of an error: the first bad documents and files, and the number of the others. Also gives how to correct the
     settings to blame, and their names; both are empty if no setting is."""
-    named = [one for some in listed(first).values() for one in some]
-    lines = [f"  {one}" for one in named]
-    if n_more := n - sum(one.n for one in named):
+    named = [bad for some in listed(first).values() for bad in some]
+    lines = [f"  {bad}" for bad in named]
+    if n_more := n - sum(bad.n for bad in named):
         lines.append(f"  and {'' if is_all else 'at least '}{n_more:,} more")
-    settings = " and ".join(dict.fromkeys(name for one in named if one.setting for name in one.setting.split(" and ")))
+    settings = " and ".join(dict.fromkeys(name for bad in named if bad.setting for name in bad.setting.split(" and ")))
     if not settings:
         return lines, "", ""
     fix = f"Set {settings} in params.yaml, {whom(settings)}, to a column that they have, or correct the files."
@@ -140,21 +140,21 @@ def whom(settings: str) -> str:
     return f"which holds for all files{' of the source' if settings.startswith('sources.') else ''}"
 
 
-def joined(some: Sequence[Bad], one: Bad) -> list[Bad]:
+def joined(of_file: Sequence[Bad], bad: Bad) -> list[Bad]:
     """Adds a line to those of a file, or counts it in one with the same setting."""
-    for i, other in enumerate(some):
-        if one.setting and one.setting == other.setting:
-            return [*some[:i], other._replace(n=other.n + one.n), *some[i + 1 :]]
-    return [*some, one]
+    for i, other in enumerate(of_file):
+        if bad.setting and bad.setting == other.setting:
+            return [*of_file[:i], other._replace(n=other.n + bad.n), *of_file[i + 1 :]]
+    return [*of_file, bad]
 
 
-def listed(found: Mapping[str, Sequence[T]]) -> dict[str, Sequence[T]]:
+def listed(messages: Mapping[str, Sequence[T]]) -> dict[str, Sequence[T]]:
     """The N_LISTED_MAX messages that an error shows, spread over as many files as possible: the first message of each file,
     then the second ones, and so on.
 
     >>> listed({"a": ["a 1", "a 2"], "b": ["b 1"]})
     {'a': ['a 1', 'a 2'], 'b': ['b 1']}
     """
-    ranked = sorted((rank, i) for i, some in enumerate(found.values()) for rank in range(len(some)))[:N_LISTED_MAX]
+    ranked = sorted((rank, i) for i, some in enumerate(messages.values()) for rank in range(len(some)))[:N_LISTED_MAX]
     n_of_file = Counter(i for _, i in ranked)
-    return {name: some[: n_of_file[i]] for i, (name, some) in enumerate(found.items()) if n_of_file[i]}
+    return {name: some[: n_of_file[i]] for i, (name, some) in enumerate(messages.items()) if n_of_file[i]}

@@ -32,7 +32,9 @@ def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> TableConversa
         try:
             if isinstance(values, ConversationError):
                 raise values
-            found = maker.make([_cleaned(value, cleaner) for value, cleaner in zip(values, cleaners, strict=True)])
+            conversation = maker.make(
+                [_cleaned(value, cleaner) for value, cleaner in zip(values, cleaners, strict=True)]
+            )
         except ConversationError as error:
             is_read = not isinstance(values, ConversationError)
             raw = msgspec.json.encode(dict(zip(maker.columns, values, strict=True))) if is_read else None
@@ -40,8 +42,8 @@ def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> TableConversa
             texts.append(None)
             messages.append(None)
         else:
-            texts.append(found.text)
-            messages.append(found.json)
+            texts.append(conversation.text)
+            messages.append(conversation.json)
     json = pa.array(messages, pa.large_binary()).view(pa.large_string())  # msgspec writes UTF-8
     return TableConversations(pa.array(texts, pa.large_string()), json, bad)
 
@@ -83,13 +85,13 @@ def _cleaner(kind: pa.DataType) -> _Cleaner | None:
         return _cleaner(kind.value_type)
     if pa.types.is_struct(kind):
         cleaners = {field.name: _cleaner(field.type) or _as_it_is for field in kind}
-        return lambda value: {name: cleaners[name](one) for name, one in value.items() if one is not None}
+        return lambda value: {name: cleaners[name](part) for name, part in value.items() if part is not None}
     if pa.types.is_map(kind):
         of_item = _cleaner(kind.item_type)
-        return of_item and (lambda value: {key: None if one is None else of_item(one) for key, one in value.items()})
+        return of_item and (lambda value: {key: None if part is None else of_item(part) for key, part in value.items()})
     element = element_of(kind)
     of_element = None if element is None else _cleaner(element)
-    return of_element and (lambda value: [None if one is None else of_element(one) for one in value])
+    return of_element and (lambda value: [None if part is None else of_element(part) for part in value])
 
 
 def _as_it_is(value: Any) -> Any:

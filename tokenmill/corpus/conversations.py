@@ -61,17 +61,17 @@ def of_messages(messages: Any, tools: Any) -> CanonicalConversation:
     >>> of_messages([{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}], None).json
     b'{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Hello"}]}'
     """
-    found = _list(messages, "messages")
-    if not found:
+    message_list = _list(messages, "messages")
+    if not message_list:
         raise ConversationError("expected messages; found an empty list")
     texts: list[str] = []
-    whole: dict[str, Any] = {"messages": [_message(i, one, texts) for i, one in enumerate(found)]}
-    if tools is not None and (some := _list(tools, "tools")):
-        for i, tool in enumerate(some):
+    whole: dict[str, Any] = {"messages": [_message(i, message, texts) for i, message in enumerate(message_list)]}
+    if tools is not None and (tool_list := _list(tools, "tools")):
+        for i, tool in enumerate(tool_list):
             if not isinstance(tool, dict):
                 raise ConversationError(f"tool {i}: expected an object; found {_kind(tool)}")
             _check_json(tool, f"tool {i}")
-        whole["tools"] = some
+        whole["tools"] = tool_list
     return CanonicalConversation(_encode(whole), "\n".join(texts))
 
 
@@ -90,17 +90,17 @@ def _list(value: Any, what: str) -> list[Any]:
     return value
 
 
-def _message(i: int, found: Any, texts: list[str]) -> dict[str, Any]:
+def _message(i: int, value: Any, texts: list[str]) -> dict[str, Any]:
     """A message in canonical form. Its content goes to `texts`."""
-    if isinstance(found, dict) and len(found) == 2:  # most messages have a role and a text alone
-        role, content = found.get("role"), found.get("content")
+    if isinstance(value, dict) and len(value) == 2:  # most messages have a role and a text alone
+        role, content = value.get("role"), value.get("content")
         if isinstance(content, str) and isinstance(role, str) and role in ROLES:
             texts.append(content)
             return {"role": role, "content": content}
-    if not isinstance(found, dict):
-        raise ConversationError(f"message {i}: expected an object; found {_kind(found)}")
-    _check_json(found, f"message {i}")
-    message = {key: value for key, value in found.items() if value is not None}
+    if not isinstance(value, dict):
+        raise ConversationError(f"message {i}: expected an object; found {_kind(value)}")
+    _check_json(value, f"message {i}")
+    message = {key: part for key, part in value.items() if part is not None}
     if "role" not in message and "from" in message:
         message = _of_sharegpt(i, message)
     if "role" not in message:
@@ -201,13 +201,13 @@ def by_template(
             raise ConversationError(f"expected a text in one of {', '.join(columns)}; found none")
         messages, texts = [], []
         for role, parts in forms:
-            found = []
-            for form, at in parts:
-                some = [values[k] or "" for k in at]
-                if not at or any(some):
-                    found.append(form % tuple(some))
-            if found:
-                content = "\n\n".join(found)
+            contents = []
+            for form, indices in parts:
+                column_texts = [values[k] or "" for k in indices]
+                if not indices or any(column_texts):
+                    contents.append(form % tuple(column_texts))
+            if contents:
+                content = "\n\n".join(contents)
                 messages.append({"role": role, "content": content})
                 texts.append(content)
         return CanonicalConversation(_encode({"messages": messages}), "\n".join(texts))

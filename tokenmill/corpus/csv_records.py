@@ -85,7 +85,7 @@ def records_in(block: bytes, separator: bytes, n_columns: int, wanted: Sequence[
 def _at_once(block: bytes, separator: bytes, n_columns: int, wanted: Sequence[int]) -> Records:
     names = [str(i) for i in range(n_columns)]
     chosen = [names[i] for i in wanted]
-    found = pa_csv.read_csv(
+    table = pa_csv.read_csv(
         pa.BufferReader(block),
         pa_csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
         pa_csv.ParseOptions(delimiter=separator.decode(), newlines_in_values=True),
@@ -96,7 +96,7 @@ def _at_once(block: bytes, separator: bytes, n_columns: int, wanted: Sequence[in
             include_columns=chosen,
         ),
     )
-    return Records([found[name].combine_chunks() for name in chosen])
+    return Records([table[name].combine_chunks() for name in chosen])
 
 
 def _one_by_one(block: bytes, separator: bytes) -> Iterator[tuple[list[str] | None, int]]:

@@ -128,7 +128,7 @@ class _Streams:
             else:
                 given = b""
             try:
-                found: bytes = self._decoder.decompress(given, n_bytes)
+                content: bytes = self._decoder.decompress(given, n_bytes)
             except lzma.LZMAError as error:
                 if "limit" in str(error):
                     raise CorpusError(
@@ -143,8 +143,8 @@ class _Streams:
                 raise self._damaged(error) from None
             if self._decoder.eof:
                 self._left = self._decoder.unused_data
-            if found:
-                return found
+            if content:
+                return content
 
     def _damaged(self, error: Exception) -> OSError:
         behind = f", behind the first {self._n_before:,} of its compressed streams" if self._n_before else ""

@@ -82,7 +82,7 @@ def write_dropped(path: Path, units: Iterable[tuple[Starts, Path]]) -> None:
 
 def read_dropped(path: Path) -> dict[str, list[DroppedDocument]]:
     """The content of dropped.parquet, by shard. Raises ValidationError if it cannot be read or has other columns."""
-    found: dict[str, list[DroppedDocument]] = {}
+    dropped: dict[str, list[DroppedDocument]] = {}
     try:
         with parquet_file(path) as file:  # read_table would import pyarrow.dataset
             table = file.read()
@@ -95,8 +95,8 @@ def read_dropped(path: Path) -> dict[str, list[DroppedDocument]]:
             "Run `tokenmill build --force`.",
         )
     for row in table.to_pylist():
-        found.setdefault(row.pop("shard"), []).append(DroppedDocument(**row))
-    return found
+        dropped.setdefault(row.pop("shard"), []).append(DroppedDocument(**row))
+    return dropped
 
 
 class RecordedRows:
@@ -114,15 +114,18 @@ class RecordedRows:
         says."""
         rows, texts, ids = self._rows_of.get(shard, []), batch.digested, batch.ids
         start = batch.first_row
-        some = self._by_shard.get(shard, [])[bisect_left(rows, start) : bisect_left(rows, start + len(texts))]
-        for one in some:
-            i = one.row - start
+        recorded = self._by_shard.get(shard, [])[bisect_left(rows, start) : bisect_left(rows, start + len(texts))]
+        for document in recorded:
+            i = document.row - start
             id = None if ids is None else ids[i].as_py()
-            if not texts[i].is_valid or (id, text_digests(texts.slice(i, 1))[0].as_py()) != (one.id, one.sha256):
+            if not texts[i].is_valid or (id, text_digests(texts.slice(i, 1))[0].as_py()) != (
+                document.id,
+                document.sha256,
+            ):
                 raise ValidationError(
-                    f"{DROPPED_FILE}: {shard}: row {one.row}",
-                    f"says that the document {one.id!r} with the sha256 {one.sha256.hex()[:16]}… is there; found "
+                    f"{DROPPED_FILE}: {shard}: row {document.row}",
+                    f"says that the document {document.id!r} with the sha256 {document.sha256.hex()[:16]}… is there; found "
                     "another one.",
                     "Run `tokenmill build --force`.",
                 )
-        return {one.row - start: Left(one.reason, one.by) for one in some}
+        return {document.row - start: Left(document.reason, document.by) for document in recorded}

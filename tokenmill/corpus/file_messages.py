@@ -58,7 +58,7 @@ def strange_files(files: Sequence[StrangeFile]) -> CorpusError:
     by_suffix: dict[str, list[str]] = {}
     for file in files:
         by_suffix.setdefault(file.suffix, []).append(file.name)
-    groups = sorted(by_suffix.items(), key=lambda one: (-len(one[1]), one[0]))
+    groups = sorted(by_suffix.items(), key=lambda suffix_there: (-len(suffix_there[1]), suffix_there[0]))
     kinds = [
         f"{len(some):,} {suffix or 'without a suffix'}, like {min(some)}" for suffix, some in groups[:_N_KINDS_SHOWN]
     ]
@@ -70,7 +70,7 @@ def strange_files(files: Sequence[StrangeFile]) -> CorpusError:
     conversions = [
         f"  {suffix}: {how}"
         for suffixes, how in _CONVERSIONS.items()
-        if (suffix := next((one for one in suffixes if one in kinds_there), None))
+        if (suffix := next((suffix_there for suffix_there in suffixes if suffix_there in kinds_there), None))
     ]
     settings = list(dict.fromkeys(file.asked for file in files))
     them = "it" if len(files) == 1 else "them"
@@ -101,7 +101,7 @@ def _read_as_text(files: Sequence[StrangeFile]) -> str:
     )
 
 
-def nothing_matches(root: Path, glob: str, asked: str, matched_folder: str | None) -> CorpusError:
+def nothing_matches(root: Path, glob: str, setting: str, matched_folder: str | None) -> CorpusError:
     """The error for a glob that matches no file. `matched_folder`: a folder that it matches, if any."""
     parts = Path(glob).parts
     n_plain = next((i for i, part in enumerate(parts) if globbing.has_magic(part)), max(len(parts) - 1, 0))
@@ -111,15 +111,15 @@ def nothing_matches(root: Path, glob: str, asked: str, matched_folder: str | Non
     expected = f"expected files that match {glob!r}"
     if matched_folder is not None:
         inside = f"{glob.rstrip('/') + '/**/*'!r} matches the files in it, at any depth."
-        return CorpusError(asked, f"{expected}; found the folder {matched_folder}.", inside, code="TM203")
+        return CorpusError(setting, f"{expected}; found the folder {matched_folder}.", inside, code="TM203")
     tracked = next((ancestor for ancestor in (folder, *folder.parents) if Path(f"{ancestor}.dvc").is_file()), None)
     if tracked is not None and not _holds_any(tracked):
         what = f"{expected}; {tracked} is tracked by DVC and not downloaded."
-        return CorpusError(asked, what, "Run `dvc pull`.", code="TM203")
+        return CorpusError(setting, what, "Run `dvc pull`.", code="TM203")
     return CorpusError(
-        asked,
+        setting,
         f"{expected}; found none in {folder}{missing}. {exists} holds {_listing(exists)}.",
-        f"Put files there, or correct {asked}. They are read if their names end with {known_suffixes()}.",
+        f"Put files there, or correct {setting}. They are read if their names end with {known_suffixes()}.",
         code="TM203",
     )
 

@@ -188,12 +188,12 @@ class GoodDocuments:
 
     def _left_out(self, i: int, piece: Piece, batch: Batch) -> list[int]:
         """The documents of a batch that filters leave out, by their index."""
-        found = dropped_documents(self._filters, piece.shard.name, batch)
-        if found:
-            n_bytes = sum(_ROW_BYTES + len(one.id or "") for one in found)
-            self._hold(n_bytes, f"{piece.shard.name}, row {found[-1].row}")
-        self.dropped += (one.moved(-piece.first_row, i) for one in found)
-        return [one.row - batch.first_row for one in found]
+        dropped = dropped_documents(self._filters, piece.shard.name, batch)
+        if dropped:
+            n_bytes = sum(_ROW_BYTES + len(document.id or "") for document in dropped)
+            self._hold(n_bytes, f"{piece.shard.name}, row {dropped[-1].row}")
+        self.dropped += (document.moved(-piece.first_row, i) for document in dropped)
+        return [document.row - batch.first_row for document in dropped]
 
     def _hold(self, n_bytes: int, where: str) -> None:
         """Counts what is held to the end of the unit. Raises CorpusError if it is too much."""

@@ -107,49 +107,49 @@ class _Cutter:
     def cut(self, block: bytes) -> list[bytes]:
         """The values that end in the next block."""
         values: list[bytes] = []
-        at = start = 0
-        while at < len(block):
+        position = start = 0
+        while position < len(block):
             if self._has_ended:
-                self._parts = [(self.rest + block[at:]).lstrip(_BLANK)[:_REST_BYTES]]
+                self._parts = [(self.rest + block[position:]).lstrip(_BLANK)[:_REST_BYTES]]
                 return values
             if self._is_in_string:
-                at = self._through_string(block, at)
+                position = self._through_string(block, position)
                 continue
-            at = _PLAIN.match(block, at).end()  # type: ignore[union-attr]
-            if at == len(block):
+            position = _PLAIN.match(block, position).end()  # type: ignore[union-attr]
+            if position == len(block):
                 break
-            match block[at]:
+            match block[position]:
                 case 0x22:  # a quote
                     self._is_in_string = True
                 case 0x7B | 0x5B:
                     self._depth += 1
                     if self._is_array and not self._has_begun:
-                        self._has_begun, start = True, at + 1
+                        self._has_begun, start = True, position + 1
                 case 0x7D | 0x5D:
                     self._depth -= 1
                     if self._is_array and self._depth <= 0:
                         self._has_ended = True
-                        self._add(block[start:at], values, is_last=True)
+                        self._add(block[start:position], values, is_last=True)
                     elif not self._is_array and self._depth <= 0:
                         self._depth = 0
-                        self._add(block[start : at + 1], values)
-                        start = at + 1
+                        self._add(block[start : position + 1], values)
+                        start = position + 1
                 case _:  # a comma
                     if self._is_array and self._depth == 1:
-                        self._add(block[start:at], values)
-                        start = at + 1
-            at += 1
+                        self._add(block[start:position], values)
+                        start = position + 1
+            position += 1
         if not self._has_ended and (self._has_begun or not self._is_array):
             self._parts.append(block[start:])
             self.n_held += len(block) - start
         return values
 
-    def _through_string(self, block: bytes, at: int) -> int:
-        """The position after the string that is open at `at`, or the end of the block."""
+    def _through_string(self, block: bytes, position: int) -> int:
+        """The position after the string that is open at `position`, or the end of the block."""
         if self._is_escaped:
             self._is_escaped = False
-            return at + 1
-        end = _IN_STRING.match(block, at).end()  # type: ignore[union-attr]
+            return position + 1
+        end = _IN_STRING.match(block, position).end()  # type: ignore[union-attr]
         if end == len(block):
             return end
         if block[end] == 0x22:

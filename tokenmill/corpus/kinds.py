@@ -57,23 +57,23 @@ class FileKind(NamedTuple):
         return bool(self.compression) or self.format == "parquet"
 
 
-def kind_of(name: str, asked: DocumentFormat | None = None) -> FileKind | None:
-    """The kind of a file with this name, or None if it is none that can be read. `asked`: its format; None: the name says it.
+def kind_of(name: str, format: DocumentFormat | None = None) -> FileKind | None:
+    """The kind of a file with this name, or None if it is none that can be read. `format`: None if the name says it.
 
     >>> kind_of("web/a.ndjson.gz"), kind_of("src/a.py"), kind_of("src/a.py", "text")
     (FileKind(format='jsonl', compression='.gz'), None, FileKind(format='text', compression=''))
     """
-    return _kind_of("." + name.lower().rpartition("/")[2].partition(".")[2], asked)
+    return _kind_of("." + name.lower().rpartition("/")[2].partition(".")[2], format)
 
 
 @lru_cache(maxsize=1024)  # a corpus may have a million files
-def _kind_of(stem: str, asked: DocumentFormat | None) -> FileKind | None:
+def _kind_of(stem: str, named_format: DocumentFormat | None) -> FileKind | None:
     """The kind of a file, by what follows the first dot of its name, in lower case."""
     compression = next((suffix for suffix in COMPRESSIONS if stem.endswith(suffix)), "")
     if stem.endswith(UNFINISHED):
         return None
     stem = stem.removesuffix(compression)
-    format = asked or next((format for suffix, format in _SUFFIXES.items() if stem.endswith(suffix)), None)
+    format = named_format or next((format for suffix, format in _SUFFIXES.items() if stem.endswith(suffix)), None)
     if format is None or (compression and format in _NEVER_COMPRESSED):
         return None
     return FileKind(format, compression)

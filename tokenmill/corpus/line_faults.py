@@ -92,25 +92,25 @@ def explain(shard: Shard, line: bytes, error: Exception, keys: Sequence[Key]) ->
 
 def _wrong_value(shard: Shard, line: bytes, error: Exception, keys: Sequence[Key]) -> Fault:
     try:
-        found = msgspec.json.decode(line)
+        value_of_line = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
         return Fault(f"{error}.")
-    if isinstance(found, list):
+    if isinstance(value_of_line, list):
         advice = "If it is an array of documents, it is the content of a .json file; otherwise correct the line."
         return Fault("expected an object; found an array.", advice)
-    if not isinstance(found, dict):
-        return Fault(f"expected an object; found {_kind(found)}.")
-    if absent := [key for key in keys if key.name not in found and not key.is_optional]:
+    if not isinstance(value_of_line, dict):
+        return Fault(f"expected an object; found {_kind(value_of_line)}.")
+    if absent := [key for key in keys if key.name not in value_of_line and not key.is_optional]:
         remedies = {shard.setting(key.param): key.remedy for key in absent}
         advice = f"{set_them(remedies)}, or correct the line."
-        if shard.kind.format == "json" and (array := next(_arrays(found), None)):
+        if shard.kind.format == "json" and (array := next(_arrays(value_of_line), None)):
             advice += f" If the documents are the elements of {array!r}, write this array alone."
-        return Fault(missing("key", [key.name for key in absent], found), advice, " and ".join(remedies))
+        return Fault(missing("key", [key.name for key in absent], value_of_line), advice, " and ".join(remedies))
     for key in keys:
-        if key.name not in found:
+        if key.name not in value_of_line:
             continue
         setting = shard.setting(key.param)
-        value = found[key.name]
+        value = value_of_line[key.name]
         if type(value) not in key.kinds:
             shown = "" if isinstance(value, list | dict | None) else f" ({value!r:.40})"
             words = f"key {key.name!r}: expected {key.expected}; found {_kind(value)}{shown}."

@@ -14,10 +14,10 @@ from tokenmill_reader.urls import place
 _N_NAMES_SHOWN = 5
 
 
-def find_objects(glob: str, asked: str, listings: dict[str, list[StoredObject]]) -> list[StoredObject]:
+def find_objects(glob: str, setting: str, listings: dict[str, list[StoredObject]]) -> list[StoredObject]:
     """The objects that a glob like s3://bucket/web/**/*.jsonl.zst matches, in no certain order, as the globs of files match.
 
-    Lists everything below the longest part without `*`, `?` and `[`. `asked`: where the glob comes from, for error messages.
+    Lists everything below the longest part without `*`, `?` and `[`. `setting`: the parameter with the glob, for error messages.
     `listings`: a cache of listings by folder, to which this adds. Raises CorpusError if it matches nothing, StorageError, and
     PassingError if the storage cannot be reached.
     """
@@ -28,14 +28,14 @@ def find_objects(glob: str, asked: str, listings: dict[str, list[StoredObject]])
     if folder not in listings:
         listings[folder] = with_patience(partial(list_objects, folder))
     listed = listings[folder]
-    found = []
-    for one in listed:
-        names = place(one.url).key.split("/")
+    matching = []
+    for listed_object in listed:
+        names = place(listed_object.url).key.split("/")
         if names[:n_plain] == parts[:n_plain] and matches(names[n_plain:], parts[n_plain:]):
-            found.append(one)
-    if not found:
-        raise _nothing_matches(glob, asked, folder, listed)
-    return found
+            matching.append(listed_object)
+    if not matching:
+        raise _nothing_matches(glob, setting, folder, listed)
+    return matching
 
 
 def stored_objects(urls: Sequence[str]) -> dict[str, StoredObject]:
@@ -43,12 +43,12 @@ def stored_objects(urls: Sequence[str]) -> dict[str, StoredObject]:
     PassingError."""
     folders = {url.rpartition("/")[0] for url in urls}
     wanted = set(urls)
-    found: dict[str, StoredObject] = {}
+    objects: dict[str, StoredObject] = {}
     for folder in sorted(folders):
         if any(folder.startswith(f"{other}/") for other in folders):
             continue  # the listing of the folder above has them
-        found |= {one.url: one for one in with_patience(partial(list_objects, folder)) if one.url in wanted}
-    return found
+        objects |= {one.url: one for one in with_patience(partial(list_objects, folder)) if one.url in wanted}
+    return objects
 
 
 def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
@@ -74,28 +74,28 @@ def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
 
 def _with_empty(reached: set[int], parts: Sequence[str]) -> set[int]:
     """Adds the positions after each `**`, which may match no folder; a `**` at the end matches at least one name."""
-    found = set(reached)
+    positions = set(reached)
     for i in sorted(reached):
         while i < len(parts) - 1 and parts[i] == "**":
             i += 1
-            found.add(i)
-    return found
+            positions.add(i)
+    return positions
 
 
 def _matches(name: str, part: str) -> bool:
     return fnmatch.fnmatchcase(name, part) and (part.startswith(".") or not name.startswith("."))
 
 
-def _nothing_matches(glob: str, asked: str, folder: str, listed: Sequence[StoredObject]) -> CorpusError:
+def _nothing_matches(glob: str, setting: str, folder: str, listed: Sequence[StoredObject]) -> CorpusError:
     if folder + "/" + place(glob).key.rpartition("/")[2] == glob and any(
-        one.url.startswith(f"{glob}/") for one in listed
+        listed_object.url.startswith(f"{glob}/") for listed_object in listed
     ):
         inside = f"'{glob}/**/*' matches what is in it, at any depth."
-        return CorpusError(asked, f"expected objects that match {glob!r}; found a folder.", inside, code="TM203")
-    below = sorted({one.url[len(folder) + 1 :].split("/")[0] for one in listed})
+        return CorpusError(setting, f"expected objects that match {glob!r}; found a folder.", inside, code="TM203")
+    below = sorted({listed_object.url[len(folder) + 1 :].split("/")[0] for listed_object in listed})
     more = f" and {len(below) - _N_NAMES_SHOWN} more" if len(below) > _N_NAMES_SHOWN else ""
     there = (
         f"{folder}/ holds {', '.join(below[:_N_NAMES_SHOWN])}{more}" if below else f"there is nothing below {folder}/"
     )
     what = f"expected objects that match {glob!r}; found none: {there}."
-    return CorpusError(asked, what, f"Correct {asked}, or put objects there.", code="TM203")
+    return CorpusError(setting, what, f"Correct {setting}, or put objects there.", code="TM203")

@@ -102,16 +102,16 @@ def rows_within(
 def _chunk(file: IO[bytes], column: Any, leaf: Any, where: str, row: int, limits: Limits) -> _Chunk:
     """Reads a column chunk's pages; of lists, all values may be in one row. `row`: its first row. Raises CorpusError for a page
     that is too large."""
-    found = list(pages_of(file, column))
+    all_pages = list(pages_of(file, column))
     path, level_max = leaf.path, leaf.max_repetition_level  # a damaged chunk may have another path
-    for k, page in enumerate(found):
+    for k, page in enumerate(all_pages):
         which = f"page {k} of column {path!r}" if level_max else f"the page of column {path!r} from row {row} on"
         is_decoded = page.is_dictionary or page.encoding in _DELTAS
         n_bytes = max(page.n_bytes, 4 * page.n_values * is_decoded)  # the lengths of all values
         limits.check_block(n_bytes, f"{where}: {which}", _SMALLER_PAGES)
         row += page.n_rows
-    pages = [page for page in found if not page.is_dictionary]
-    dictionary_bytes = max((page.n_bytes for page in found if page.is_dictionary), default=0)
+    pages = [page for page in all_pages if not page.is_dictionary]
+    dictionary_bytes = max((page.n_bytes for page in all_pages if page.is_dictionary), default=0)
     longest = 0
     if leaf.physical_type == "BYTE_ARRAY":
         longest = max([dictionary_bytes, *(page.n_bytes for page in pages if page.encoding == _DELTA)])

@@ -32,20 +32,21 @@ def of_pair(prompt: Any, chosen: Any, rejected: Any, tools: Any) -> CanonicalCon
     b'{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Hello"}],"rejected":{"role":"assistant","content":"No"}}'
     """
     before = [] if prompt is None else _messages(prompt, "user", "prompt")
-    made = [_side(name, before, value, tools) for name, value in zip(_SIDES, (chosen, rejected), strict=True)]
-    one, other = (_decoder.decode(side.json) for side in made)
-    n_prompt = len(before) if before else _n_equal(one.messages, other.messages)
+    sides = [_side(name, before, value, tools) for name, value in zip(_SIDES, (chosen, rejected), strict=True)]
+    chosen_side, rejected_side = (_decoder.decode(side.json) for side in sides)
+    n_prompt = len(before) if before else _n_equal(chosen_side.messages, rejected_side.messages)
     answers = [
-        _answer(name, side.messages[n_prompt:], bool(before)) for name, side in zip(_SIDES, (one, other), strict=True)
+        _answer(name, side.messages[n_prompt:], bool(before))
+        for name, side in zip(_SIDES, (chosen_side, rejected_side), strict=True)
     ]
     if not n_prompt:
         raise ConversationError("chosen and rejected: expected the same messages before both answers; found none")
     if _words(answers[0]) == _words(answers[1]):
         raise ConversationError("chosen and rejected: expected two answers; found the same twice")
-    whole: dict[str, Any] = {"messages": one.messages, "rejected": answers[1]}
-    if one.tools is not msgspec.UNSET:
-        whole["tools"] = one.tools
-    return CanonicalConversation(_encode(whole), "\n".join(side.text for side in made))
+    whole: dict[str, Any] = {"messages": chosen_side.messages, "rejected": answers[1]}
+    if chosen_side.tools is not msgspec.UNSET:
+        whole["tools"] = chosen_side.tools
+    return CanonicalConversation(_encode(whole), "\n".join(side.text for side in sides))
 
 
 def _side(name: str, before: Sequence[Any], value: Any, tools: Any) -> CanonicalConversation:

@@ -75,13 +75,13 @@ def _bytes_before(file: IO[bytes], metadata: "pq.FileMetaData", footer: int) -> 
     last = footer - end  # where this file begins, if nothing such as an index is between its pages and its footer
     first = max(last - _INDEX_BYTES_MAX, 0)
     file.seek(first)
-    found = file.read(max(last + 4 - first, 0))
-    at = len(found)
-    while (at := found.rfind(b"PAR1PAR1", 4, at)) > 0:
-        n_footer = int.from_bytes(found[at - 4 : at], "little")
-        file.seek(max(first + at - 4 - n_footer, 0))
-        if n_footer < first + at and _is_footer(file.read(n_footer)):  # a text may have PAR1PAR1, too
-            return first + at + 4
+    content = file.read(max(last + 4 - first, 0))
+    position = len(content)
+    while (position := content.rfind(b"PAR1PAR1", 4, position)) > 0:
+        n_footer = int.from_bytes(content[position - 4 : position], "little")
+        file.seek(max(first + position - 4 - n_footer, 0))
+        if n_footer < first + position and _is_footer(file.read(n_footer)):  # a text may have PAR1PAR1, too
+            return first + position + 4
     return 0
 
 

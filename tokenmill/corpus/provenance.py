@@ -87,13 +87,13 @@ class Samples:
 
     def offer(self, pieces: Sequence[Piece], batch: Batch) -> None:
         """Takes samples from a batch, if it is the first non-empty one of a drawn shard."""
-        for number, one in batch.by_piece():
-            piece, n_documents = pieces[number], len(one.texts)
+        for number, documents in batch.by_piece():
+            piece, n_documents = pieces[number], len(documents.texts)
             name = piece.shard.name
             if piece.part is None and name in self._drawn and name not in self._found and n_documents:
                 i = int(_hash(f"{name} row"), 16) % n_documents
-                text = one.texts[i].as_py()[:_SAMPLE_CHARACTERS_MAX]
-                self._found[name] = f"corpus/{name}/{one.rows()[i]}", text
+                text = documents.texts[i].as_py()[:_SAMPLE_CHARACTERS_MAX]
+                self._found[name] = f"corpus/{name}/{documents.rows()[i]}", text
 
     def texts(self, source: Source, limits: Limits, filters: Filters) -> dict[str, str]:
         """The texts of the samples, by shard and row. Reads drawn shards that were not offered, without the documents that

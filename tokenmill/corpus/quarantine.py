@@ -71,9 +71,14 @@ def check_limit(units: Sequence[Unit], left: Sequence[LeftOut], n_documents: int
 
     Raises CorpusError if more were left out than source.bad_documents_max allows, or if damaged shards leave no document.
     """
-    if not n_documents and any(one.n_pieces for one in left):
-        damaged = [(unit, one) for unit, some in zip(units, left, strict=True) for one in some.first if one.row is None]
-        shown = [f"  {_shard(unit, one)}: {one.reason}" for unit, one in damaged[:_N_SHOWN]]
+    if not n_documents and any(left_out.n_pieces for left_out in left):
+        damaged = [
+            (unit, left_out)
+            for unit, left_of_unit in zip(units, left, strict=True)
+            for left_out in left_of_unit.first
+            if left_out.row is None
+        ]
+        shown = [f"  {_shard(unit, left_out)}: {left_out.reason}" for unit, left_out in damaged[:_N_SHOWN]]
         raise CorpusError(
             "",
             ["no documents are left, because shards are damaged:", *shown],
@@ -81,12 +86,17 @@ def check_limit(units: Sequence[Unit], left: Sequence[LeftOut], n_documents: int
             code="TM208",
         )
     allowed = source.bad_documents_max
-    n_bad = sum(one.n_documents for one in left)
+    n_bad = sum(left_out.n_documents for left_out in left)
     if n_bad <= (allowed if isinstance(allowed, int) else allowed * (n_bad + n_documents)):
         return n_bad
     most = allowed if isinstance(allowed, int) else f"{allowed * 100:g} %"
-    first = [(unit, one) for unit, some in zip(units, left, strict=True) for one in some.first if one.row is not None]
-    shown = [f"  {_where(unit, one)}: {one.reason}" for unit, one in first[:_N_SHOWN]]
+    first = [
+        (unit, left_out)
+        for unit, left_of_unit in zip(units, left, strict=True)
+        for left_out in left_of_unit.first
+        if left_out.row is not None
+    ]
+    shown = [f"  {_where(unit, left_out)}: {left_out.reason}" for unit, left_out in first[:_N_SHOWN]]
     raise CorpusError(
         "",
         [

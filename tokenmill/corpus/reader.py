@@ -187,12 +187,17 @@ def _refuse_equal_columns(shard: Shard, reading: Reading) -> None:
 
 
 def _numbered(
-    shard: Shard, reading: Reading, found: Iterable[Columns], row: int, on_bad: OnBad | None, leave_out: LeaveOut | None
+    shard: Shard,
+    reading: Reading,
+    blocks: Iterable[Columns],
+    row: int,
+    on_bad: OnBad | None,
+    leave_out: LeaveOut | None,
 ) -> Iterator[Batch]:
     """The documents with their rows, with null for each that is left out. `file_bytes` is how many bytes were read up to there.
     `row`: the row of the first document."""
-    for one in found:
-        texts, ids, position, bad, messages = _checked(shard, reading, one, row, on_bad is not None)
+    for block in blocks:
+        texts, ids, position, bad, messages = _checked(shard, reading, block, row, on_bad is not None)
         for each in bad:
             if on_bad is None:
                 raise _refused(shard, row, each)
@@ -221,12 +226,12 @@ def _refused(shard: Shard, row: int, bad: BadDocument) -> CorpusError:
     return CorpusError(f"{words} Correct the row, or delete it.", code="TM201")
 
 
-def _checked(shard: Shard, reading: Reading, found: Columns, row: int, may_be_bad: bool) -> Columns:
+def _checked(shard: Shard, reading: Reading, block: Columns, row: int, may_be_bad: bool) -> Columns:
     """The documents as large_string, with null for each bad one: null, not UTF-8, or with such an id, or one that is too long.
     Raises CorpusError for the first bad one unless `may_be_bad`. `row`: the row of the first document."""
-    texts, ids, faults = found.texts, found.ids, dict[int, Fault]()
+    texts, ids, faults = block.texts, block.ids, dict[int, Fault]()
     if shard.kind.format not in ("jsonl", "json"):  # their readers have checked them
-        if found.messages is None:
+        if block.messages is None:
             texts, faults = _strings(shard, reading.text_column, texts)
         if reading.id_column is not None:
             ids, id_faults = _strings(shard, reading.id_column, ids)
@@ -234,19 +239,19 @@ def _checked(shard: Shard, reading: Reading, found: Columns, row: int, may_be_ba
     if reading.id_column is not None:
         faults = _too_long(reading.id_column, ids) | faults
     if not faults:
-        return found._replace(texts=texts, ids=ids)
+        return block._replace(texts=texts, ids=ids)
     if not may_be_bad:
         first = min(faults)
         raise CorpusError(
             f"{shard.name}, row {row + first}", f"{faults[first].words}.", faults[first].advice, code="TM201"
         )
-    raw = (found.texts if found.messages is None else found.messages).cast(pa.large_binary())
-    known = {one.row: one for one in found.bad if one.row is not None}
+    raw = (block.texts if block.messages is None else block.messages).cast(pa.large_binary())
+    known = {bad_document.row: bad_document for bad_document in block.bad if bad_document.row is not None}
     bad = [known.get(i) or BadDocument(i, None, faults[i].words, raw[i].as_py()) for i in sorted({*known, *faults})]
     is_good = pa.array([i not in faults for i in range(len(texts))])
-    messages = None if found.messages is None else pc.if_else(is_good, found.messages, None)
+    messages = None if block.messages is None else pc.if_else(is_good, block.messages, None)
     ids = None if ids is None else pc.if_else(is_good, ids, None)
-    return Columns(pc.if_else(is_good, texts, None), ids, found.position, bad, messages)
+    return Columns(pc.if_else(is_good, texts, None), ids, block.position, bad, messages)
 
 
 def _too_long(column: str, ids: pa.LargeStringArray) -> dict[int, Fault]:
@@ -296,27 +301,27 @@ def _first_wrong_byte(text: bytes) -> int | None:
     return None
 
 
-def _in_batches(found: Iterable[Batch], n_bytes: int, limits: Limits, name: str) -> Iterator[Batch]:
+def _in_batches(batches: Iterable[Batch], n_bytes: int, limits: Limits, name: str) -> Iterator[Batch]:
     """Cuts and joins what was found so that batches depend only on the documents, not on the file's blocks."""
     held: list[Batch] = []
     held_rows = held_bytes = held_id_bytes = position_before = 0
-    for one in found:
-        limits.check_process(f"{name}, row {one.first_row}")
-        offsets = _offsets(one.digested)
-        id_offsets = np.zeros(len(one.texts) + 1, np.int64) if one.ids is None else _offsets(one.ids)
+    for batch in batches:
+        limits.check_process(f"{name}, row {batch.first_row}")
+        offsets = _offsets(batch.digested)
+        id_offsets = np.zeros(len(batch.texts) + 1, np.int64) if batch.ids is None else _offsets(batch.ids)
         start = 0
-        while start < len(one.texts):
+        while start < len(batch.texts):
             bytes_end = bisect_right(offsets, offsets[start] + limits.batch_bytes - held_bytes) - 1
             ids_end = bisect_right(id_offsets, id_offsets[start] + ID_BYTES_MAX - held_id_bytes) - 1
             end = min(bytes_end, ids_end, start + _BATCH_ROWS_MAX - held_rows)
             if end <= start and held:
-                yield _join(held, one.file_bytes - position_before)
-                held, held_rows, held_bytes, held_id_bytes, position_before = [], 0, 0, 0, one.file_bytes
+                yield _join(held, batch.file_bytes - position_before)
+                held, held_rows, held_bytes, held_id_bytes, position_before = [], 0, 0, 0, batch.file_bytes
                 continue
             if end <= start:
-                limits.check_document(offsets[start + 1] - offsets[start], f"{name}, row {one.first_row + start}")
+                limits.check_document(offsets[start + 1] - offsets[start], f"{name}, row {batch.first_row + start}")
                 end = start + 1
-            held.append(one.slice(start, end - start))
+            held.append(batch.slice(start, end - start))
             held_rows, held_bytes = held_rows + end - start, held_bytes + offsets[end] - offsets[start]
             held_id_bytes += id_offsets[end] - id_offsets[start]
             start = end
@@ -341,13 +346,18 @@ def digests_of(batch: Batch) -> pa.FixedSizeBinaryArray:
     return text_digests(batch.digested) if batch.digests is None else batch.digests
 
 
-def put_together(some: Sequence[Batch]) -> Batch:
+def put_together(batches: Sequence[Batch]) -> Batch:
     """One batch of the documents of several, which all have `pieces`."""
-    if len(some) == 1:
-        return some[0]
-    ids, messages, pieces = (_joined([getattr(one, name) for one in some]) for name in ("ids", "messages", "pieces"))
-    texts, rows = pa.concat_arrays([one.texts for one in some]), pa.concat_arrays([one.rows() for one in some])
-    return Batch(some[0].first_row, texts, ids, sum(one.file_bytes for one in some), rows, messages, pieces)
+    if len(batches) == 1:
+        return batches[0]
+    ids, messages, pieces = (
+        _joined([getattr(batch, name) for batch in batches]) for name in ("ids", "messages", "pieces")
+    )
+    texts, rows = (
+        pa.concat_arrays([batch.texts for batch in batches]),
+        pa.concat_arrays([batch.rows() for batch in batches]),
+    )
+    return Batch(batches[0].first_row, texts, ids, sum(batch.file_bytes for batch in batches), rows, messages, pieces)
 
 
 def _joined(some: Sequence[pa.Array | None]) -> pa.Array | None:

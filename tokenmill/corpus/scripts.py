@@ -27,13 +27,13 @@ def characters_by_script(texts: pa.Array, counts: pa.Array | None = None) -> dic
     {'Cyrillic': 3, 'Latin': 6, 'other': 2}
     """
     is_ascii = pc.string_is_ascii(texts)
-    some = None if counts is None else counts.filter(is_ascii)
-    found = {"Latin": _total(texts.filter(is_ascii), "[A-Za-z]", some)}
+    ascii_counts = None if counts is None else counts.filter(is_ascii)
+    n_characters_of = {"Latin": _total(texts.filter(is_ascii), "[A-Za-z]", ascii_counts)}
     others = pc.invert(is_ascii)
     texts, counts = texts.filter(others), None if counts is None else counts.filter(others)
     for script, pattern in {**_CHARACTERS, OTHER: _OTHER_LETTERS}.items():
-        found[script] = found.get(script, 0) + _total(texts, pattern, counts)
-    return {script: n_characters for script, n_characters in sorted(found.items()) if n_characters}
+        n_characters_of[script] = n_characters_of.get(script, 0) + _total(texts, pattern, counts)
+    return {script: n_characters for script, n_characters in sorted(n_characters_of.items()) if n_characters}
 
 
 def main_scripts(texts: pa.Array) -> list[str]:

@@ -94,9 +94,9 @@ class MatchedFiles:
 
 
 def find_shards(
-    root: Path, glob: str | Sequence[str], asked: str = "source.glob", source: DocumentSource | None = None
+    root: Path, glob: str | Sequence[str], setting: str = "source.glob", source: DocumentSource | None = None
 ) -> list[Shard]:
-    """The files that the globs match, each once, sorted by name. `asked`: where the globs come from, for error messages. `source`:
+    """The files that the globs match, each once, sorted by name. `setting`: the parameter with the globs, for messages. `source`:
     theirs.
 
     `**` matches folders at any depth. Hidden files and names that end with .partial, .tmp or .dvc are left out. So are files
@@ -105,7 +105,7 @@ def find_shards(
     CorpusError for a glob that matches no file, a folder that cannot be listed, a .dvc file without its data, and, in one error,
     all files that are of unknown kind or unreadable.
     """
-    return whole([look_for(root, glob, asked, source)])
+    return whole([look_for(root, glob, setting, source)])
 
 
 def matching_names(root: Path, glob: str | Sequence[str], asked: str) -> list[str]:
@@ -128,42 +128,42 @@ def hidden_names(root: Path, folder: str) -> list[str]:
 
 
 def look_for(
-    root: Path, glob: str | Sequence[str], asked: str, source: DocumentSource | None, known: Set[str] = frozenset()
+    root: Path, glob: str | Sequence[str], setting: str, source: DocumentSource | None, known: Set[str] = frozenset()
 ) -> MatchedFiles:
     """What `find_shards` finds, without the names in `known`, and with the unreadable files for which it would raise errors."""
-    names, stored = _named(root, glob, asked)
+    names, stored = _named(root, glob, setting)
     format = None if source is None else source.format
-    found = MatchedFiles([], [], [])
+    matched_files = MatchedFiles([], [], [])
     matched = {*names, *stored}
     described = set() if format == "text" else {name for name in matched if is_description(root, name, matched)}
     for name in sorted(matched - known - (described if described < matched else set())):
         if kind_of(name, format) is None:
-            found.strange.append(
-                StrangeFile(name, asked, stored[name].n_bytes if name in stored else _n_bytes(root / name))
+            matched_files.strange.append(
+                StrangeFile(name, setting, stored[name].n_bytes if name in stored else _n_bytes(root / name))
             )
         elif name in stored:
-            found.shards.append(Shard(stored[name], name, stored[name].n_bytes, source))
+            matched_files.shards.append(Shard(stored[name], name, stored[name].n_bytes, source))
         else:
             try:
-                found.shards.append(_shard(root, name, source))
+                matched_files.shards.append(_shard(root, name, source))
             except CorpusError as error:
-                found.wrong.append(error)
-    return found
+                matched_files.wrong.append(error)
+    return matched_files
 
 
-def _named(root: Path, glob: str | Sequence[str], asked: str) -> tuple[set[str], dict[str, StoredObject]]:
+def _named(root: Path, glob: str | Sequence[str], setting: str) -> tuple[set[str], dict[str, StoredObject]]:
     """The names of local files that the globs match, and the matching objects by URL."""
     globs = [local_path(one) for one in ([glob] if isinstance(glob, str) else glob)]
     base = os.path.abspath(root)  # noqa: PTH100 — resolve() would follow links and name another file
     listings: dict[str, list[StoredObject]] = {}
-    stored = {one.url: one for glob in globs if is_url(glob) for one in _objects(glob, asked, listings)}
-    return {name for one in globs if not is_url(one) for name in _matches(base, one, asked)}, stored
+    stored = {one.url: one for glob in globs if is_url(glob) for one in _objects(glob, setting, listings)}
+    return {name for one in globs if not is_url(one) for name in _matches(base, one, setting)}, stored
 
 
-def whole(found: Sequence[MatchedFiles]) -> list[Shard]:
+def whole(matched: Sequence[MatchedFiles]) -> list[Shard]:
     """All shards, in order. Raises one CorpusError for all files that are of unknown kind or cannot be read."""
-    wrong = [error for one in found for error in one.wrong]
-    if strange := [file for one in found for file in one.strange]:
+    wrong = [error for files in matched for error in files.wrong]
+    if strange := [file for files in matched for file in files.strange]:
         wrong.append(strange_files(strange))
     if len(wrong) == 1:
         raise wrong[0]
@@ -172,7 +172,7 @@ def whole(found: Sequence[MatchedFiles]) -> list[Shard]:
         more = [f"  and {n_more:,} more"] if n_more > 0 else []
         shown = [f"  {error}" for error in wrong[:_N_ERRORS_SHOWN]]
         raise CorpusError("", ["the files that documents are read from:", *shown, *more])
-    return [shard for one in found for shard in one.shards]
+    return [shard for files in matched for shard in files.shards]
 
 
 def is_description(root: Path, name: str, names: Set[str]) -> bool:
@@ -202,38 +202,38 @@ def inside(name: str) -> str:
     return (place(name).key if is_url(name) else name).removeprefix(_RAW_PREFIX)
 
 
-def _objects(glob: str, asked: str, listings: dict[str, list[StoredObject]]) -> list[StoredObject]:
-    found = [
+def _objects(glob: str, setting: str, listings: dict[str, list[StoredObject]]) -> list[StoredObject]:
+    objects = [
         stored_object
-        for stored_object in find_objects(glob, asked, listings)
+        for stored_object in find_objects(glob, setting, listings)
         if stored_object.n_bytes or kind_of(stored_object.url)
     ]
-    found = [one for one in found if not _is_left_out(one.url.rpartition("/")[2])]
-    if not found:
+    objects = [one for one in objects if not _is_left_out(one.url.rpartition("/")[2])]
+    if not objects:
         raise CorpusError(
-            asked,
+            setting,
             f"expected objects that match {glob!r}; found only empty ones that mark folders, hidden and unfinished "
             "ones.",
-            f"Correct {asked}, or put objects there.",
+            f"Correct {setting}, or put objects there.",
             code="TM203",
         )
-    return found
+    return objects
 
 
 # A build lists the shards after every stage, and there may be many, so paths are text here: Path objects take six times as long.
 
 
-def _matches(base: str, glob: str, asked: str) -> set[str]:
+def _matches(base: str, glob: str, setting: str) -> set[str]:
     prefix_of = cache(partial(_prefix, base))
     is_in_loop = cache(lambda prefix: _is_in_loop(os.path.join(base, prefix)))  # noqa: PTH118
     try:
-        found = list(_paths(base, "", PurePath(glob).parts))
+        paths = list(_paths(base, "", PurePath(glob).parts))
         names = {
             f"{prefix_of(folder)}{last}"
-            for folder, last, is_folder in found
+            for folder, last, is_folder in paths
             if not is_folder and not _is_left_out(last) and not is_in_loop(prefix_of(folder))
         }
-        pointers = (f"{prefix_of(folder)}{last}" for folder, last, _ in found if last.endswith(".dvc"))
+        pointers = (f"{prefix_of(folder)}{last}" for folder, last, _ in paths if last.endswith(".dvc"))
         away = min((name for name in pointers if _is_away(base, name)), default=None)
         if not names and away is None:
             away = next((os.path.join(*path[:2]) for path in _paths(base, "", PurePath(f"{glob}.dvc").parts)), None)  # noqa: PTH118
@@ -248,9 +248,9 @@ def _matches(base: str, glob: str, asked: str) -> set[str]:
             "DVC keeps it: run `dvc pull`, or delete the .dvc file.",
         )
     if not names:
-        folders = (f"{prefix_of(above)}{last}" for above, last, is_folder in found if is_folder and "**" not in glob)
+        folders = (f"{prefix_of(above)}{last}" for above, last, is_folder in paths if is_folder and "**" not in glob)
         folder = min(folders, default=None)
-        raise nothing_matches(Path(base), glob, asked, folder)
+        raise nothing_matches(Path(base), glob, setting, folder)
     return names
 
 

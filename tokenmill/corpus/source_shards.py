@@ -20,7 +20,7 @@ def find_documents(root: Path, params: Params, known: Set[str] = frozenset()) ->
     Raises CorpusError as `find_shards` does, and with source.sources_strict for a file below data/raw that no source matches; and
     ParamsError for a shard that two sources match.
     """
-    found: dict[str, Shard] = {}
+    shard_of: dict[str, Shard] = {}
     known = known | _drop(root, params)
     looked = [
         look_for(root, document_source.globs, f"{document_source.section}.glob", document_source, known)
@@ -30,7 +30,7 @@ def find_documents(root: Path, params: Params, known: Set[str] = frozenset()) ->
         for shard in shards.shards:
             source = shard.source
             assert source is not None
-            other = found.get(shard.name)
+            other = shard_of.get(shard.name)
             if other is not None and other.source is not None:
                 raise ParamsError(
                     "sources",
@@ -38,7 +38,7 @@ def find_documents(root: Path, params: Params, known: Set[str] = frozenset()) ->
                     "a shard.",
                     "Make one of the globs narrower.",
                 )
-            found[shard.name] = shard
+            shard_of[shard.name] = shard
     whole(looked)
     if params.source.sources_strict and (unread := unread_files(root, params)):
         raise CorpusError(
@@ -46,7 +46,7 @@ def find_documents(root: Path, params: Params, known: Set[str] = frozenset()) ->
             "them elsewhere.",
             code="TM215",
         )
-    return [found[name] for name in sorted(found)]
+    return [shard_of[name] for name in sorted(shard_of)]
 
 
 def unread_files(root: Path, params: Params) -> list[str]:

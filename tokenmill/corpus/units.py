@@ -148,13 +148,13 @@ def refuse_clashes(shards: Sequence[Shard], unit_bytes_min: int, unit_bytes_max:
 def _units(cuts: Iterable[tuple[Shard, _Cut]], unit_bytes_min: int, unit_bytes_max: int) -> list[Unit]:
     units: list[Unit] = []
     small: list[Piece] = []
-    for shard, found in cuts:
+    for shard, shard_cut in cuts:
         if shard.n_bytes < unit_bytes_min:
-            small.append(Piece(shard, None, found.sha256))
-        elif found.parts:
-            units += [_part_unit(shard, i, part, digest) for i, (part, digest) in enumerate(found.parts)]
+            small.append(Piece(shard, None, shard_cut.sha256))
+        elif shard_cut.parts:
+            units += [_part_unit(shard, i, part, digest) for i, (part, digest) in enumerate(shard_cut.parts)]
         else:
-            units.append(_unit([Piece(shard, None, found.sha256)]))
+            units.append(_unit([Piece(shard, None, shard_cut.sha256)]))
     small.sort(key=lambda piece: piece.shard.section)  # shards of different sources may be interleaved
     units += [_unit(group) for group in _groups(small, unit_bytes_max)]
     _refuse_clashes(units)
@@ -190,8 +190,8 @@ def _cuts(
     shards: Sequence[Shard], digests: Digests, unit_bytes_max: int, threads: int, read_bytes_max: int | None = None
 ) -> list[_Cut]:
     stop = threading.Event()
-    known = {one: digests.known(one.path, _word(one, unit_bytes_max), _Cut) for one in shards}
-    unknown = [one for one in shards if known[one] is None]
+    known = {shard: digests.known(shard.path, _word(shard, unit_bytes_max), _Cut) for shard in shards}
+    unknown = [shard for shard in shards if known[shard] is None]
     if read_bytes_max is not None:
         unknown = _smallest(unknown, read_bytes_max)
 
@@ -204,7 +204,7 @@ def _cuts(
             known.update(zip(unknown, pool.map(look, unknown), strict=True))
         finally:
             stop.set()
-    return [known[one] or _Cut(UNREAD, []) for one in shards]
+    return [known[shard] or _Cut(UNREAD, []) for shard in shards]
 
 
 def _word(shard: Shard, unit_bytes_max: int) -> str:
