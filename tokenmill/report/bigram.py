@@ -66,13 +66,13 @@ def _bits(train: npt.NDArray[np.uint64], held_out: npt.NDArray[np.uint64], n_ids
     # `seen` is sorted, so the pairs of one context follow each other.
     contexts, first, n_after = np.unique(seen >> np.uint64(32), return_index=True, return_counts=True)
     n_context = np.add.reduceat(n_seen, first)
-    asked, n_asked = np.unique(held_out, return_counts=True)
-    at = np.minimum(np.searchsorted(seen, asked), len(seen) - 1)
-    n_pair = np.where(seen[at] == asked, n_seen[at], 0)
-    context = asked >> np.uint64(32)
+    distinct, n_distinct = np.unique(held_out, return_counts=True)
+    nearest = np.minimum(np.searchsorted(seen, distinct), len(seen) - 1)
+    n_pair = np.where(seen[nearest] == distinct, n_seen[nearest], 0)
+    context = distinct >> np.uint64(32)
     where = np.minimum(np.searchsorted(contexts, context), len(contexts) - 1)
     is_known = contexts[where] == context
     total = np.where(is_known, n_context[where], 1)
     kept = np.where(is_known, discount * n_after[where] / total, 1.0)
-    chance = np.maximum(n_pair - discount, 0) / total + kept * unigram[(asked & low).astype(np.int64)]
-    return float(-(n_asked * np.log2(chance)).sum())
+    chance = np.maximum(n_pair - discount, 0) / total + kept * unigram[(distinct & low).astype(np.int64)]
+    return float(-(n_distinct * np.log2(chance)).sum())

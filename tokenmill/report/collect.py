@@ -105,7 +105,7 @@ def collect(checked: Reported, params: Validate) -> dict[str, Any]:
         "special_texts": sum(n for of in special_texts.values() for n in of.values()),
         **({} if conversations is None else {"trained_share": conversations["trained_share"]}),
     }
-    found: dict[str, Any] = _rounded(
+    report: dict[str, Any] = _rounded(
         {
             **_summary(checked, described),
             "measures": measures,
@@ -115,7 +115,8 @@ def collect(checked: Reported, params: Validate) -> dict[str, Any]:
                 *_rows_of_groups("sample", compared),
             ],
             "references": {
-                label: {"digest": one.digest, "vocab_size": one.vocab_size} for label, one in references.items()
+                label: {"digest": reference.digest, "vocab_size": reference.vocab_size}
+                for label, reference in references.items()
             },
             "by_vocab_size": curve,
             "ranks": None if counts is None else ranks(_array(counts)),
@@ -129,7 +130,7 @@ def collect(checked: Reported, params: Validate) -> dict[str, Any]:
             "panel": panel_of(tokenizer, references),
         }
     )
-    return found
+    return report
 
 
 def _bigram(checked: Reported) -> Bigram:
@@ -204,17 +205,18 @@ def _of_dataset(manifest: Manifest, described: Mapping[str, Any]) -> MeasuredGro
 
 def _compression(dataset: MeasuredGroups, sampled: MeasuredGroups) -> dict[str, Any]:
     """Compression measures by group. Bytes per token are those of the whole dataset where it has the group."""
-    found: dict[str, dict[str, Any]] = {}
+    measures: dict[str, dict[str, Any]] = {}
     compressed = {**sampled, **dataset}
     for key, groups in (("bytes_per_token", compressed), ("tokens_per_word", sampled), ("words_whole_share", sampled)):
-        values = {kind: {name: getattr(one, key) for name, one in of.items()} for kind, of in groups.items()}
+        values = {kind: {name: getattr(group, key) for name, group in of.items()} for kind, of in groups.items()}
         overall = values.pop("overall").get("overall")
-        found[key] = {"overall": overall, **values}
+        measures[key] = {"overall": overall, **values}
     per_byte = {
-        kind: [1 / one.bytes_per_token for one in of.values() if one.bytes_per_token] for kind, of in compressed.items()
+        kind: [1 / group.bytes_per_token for group in of.values() if group.bytes_per_token]
+        for kind, of in compressed.items()
     }
     kinds = {"languages": "lang", "scripts": "script", "sources": "source"}
-    return {**found, "gini": {name: gini(per_byte[kind]) for name, kind in kinds.items()}}
+    return {**measures, "gini": {name: gini(per_byte[kind]) for name, kind in kinds.items()}}
 
 
 def _of_text(tables: Tables, tokenizer: Tokenizer) -> dict[int, int]:

@@ -36,14 +36,14 @@ def samples_of_files(files: Sequence[DocumentsFile], is_pair: bool) -> list[dict
     """
     n_rows = [min(file.entry.n_documents, ROWS_MAX) for file in files]
     drawn = sorted(random.Random(SEED).sample(range(sum(n_rows)), min(N_SAMPLES, sum(n_rows))))
-    found: list[dict[str, Any]] = []
+    samples: list[dict[str, Any]] = []
     first = 0
     for file, n in zip(files, n_rows, strict=True):
         rows = [row - first for row in drawn if first <= row < first + n]
         first += n
         if rows:
-            found += _of_file(file, rows, is_pair)
-    return found
+            samples += _of_file(file, rows, is_pair)
+    return samples
 
 
 def _of_file(file: DocumentsFile, rows: Sequence[int], is_pair: bool) -> Iterator[dict[str, Any]]:
@@ -76,20 +76,20 @@ def _conversations(file: DocumentsFile, rows: Sequence[int]) -> list[bytes]:
     damaged = file.unit.without({i: "" for i, of in enumerate(file.entry.rows) if of.n_bad is None})
     rules = file.rules
     documents = GoodDocuments(damaged, rules.source, rules.limits, lambda _bytes, _tokens: None, rules.filters)
-    found: list[bytes] = []
-    at = 0
+    conversations: list[bytes] = []
+    n_before = 0
     with closing(iter(documents)) as batches:  # type: ignore[type-var]
         for batch in samples_in(batches, [of.name for of in file.entry.rows], file.judge.chat):
             assert batch.messages is not None
-            found += (
-                batch.messages[row - at].as_buffer().to_pybytes()
+            conversations += (
+                batch.messages[row - n_before].as_buffer().to_pybytes()
                 for row in rows
-                if at <= row < at + len(batch.messages)
+                if n_before <= row < n_before + len(batch.messages)
             )
-            at += len(batch.messages)
-            if len(found) == len(rows):
+            n_before += len(batch.messages)
+            if len(conversations) == len(rows):
                 break
-    return found
+    return conversations
 
 
 def _tokens(file: DocumentsFile, rows: Sequence[int]) -> Iterator[tuple[Any, Any, Any]]:

@@ -138,13 +138,13 @@ def _origins(manifest: Manifest) -> dict[str, Set[Any]]:
         {input_file.name: input_file.sha256 for input_file in manifest.inputs},
         manifest.document_sources(),
     )
-    found: dict[str, Set[Any]] = {}
+    origins: dict[str, Set[Any]] = {}
     for shard in manifest.shards:
-        found[shard.name] = {shard.unit}
+        origins[shard.name] = {shard.unit}
         if all(rows.n_bad == 0 and rows.n_dropped == 0 and rows.name in sources for rows in shard.rows):
             read = [(sources[rows.name].reading, sources[rows.name].format, sha256[rows.name]) for rows in shard.rows]
-            found[shard.name] |= {(manifest.engine, str(shard.rows), str(read))}
-    return found
+            origins[shard.name] |= {(manifest.engine, str(shard.rows), str(read))}
+    return origins
 
 
 def _documents(
@@ -154,15 +154,17 @@ def _documents(
     they are and their first row in its index. `name`: the dataset that has them."""
     sources = side.manifest.document_sources()
     plain = [
-        one for one, of in sources.items() if of.format is None and (kind := kind_of(one)) and not kind.has_columns
+        input_name
+        for input_name, of in sources.items()
+        if of.format is None and (kind := kind_of(input_name)) and not kind.has_columns
     ]
     columns = ["sha256", *["id", "shard"] * has_ids, *["split"] * has_splits]
-    found, at = [_no_rows()], 0
+    tables, n_before = [_no_rows()], 0
     try:
         with parquet_file(side.path) as file:
             for group in range(file.num_row_groups):  # iter_batches would keep the whole file in memory
                 files = file.read_row_group(group, columns=["file"])["file"]
-                places = pa.array(np.arange(at, at := at + len(files)))
+                places = pa.array(np.arange(n_before, n_before := n_before + len(files)))
                 is_compared = pc.invert(pc.is_in(files, pa.array(left_out, pa.string())))
                 if not pc.any(is_compared).as_py():
                     continue
@@ -173,12 +175,12 @@ def _documents(
                         has_none = pc.is_in(batch["shard"], pa.array(plain, pa.string()))  # their rows stand as ids
                         id = pc.if_else(has_none, id, text_digests(batch["id"].cast(pa.large_string())))
                     wanted = pa.array(text_keys(id) % np.uint64(part[1]) == part[0])
-                    found.append(_rows(batch.filter(wanted), id.filter(wanted), name, has_splits))
+                    tables.append(_rows(batch.filter(wanted), id.filter(wanted), name, has_splits))
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise ValidationError(
             side.path, f"cannot be read: {error}.", "`tokenmill verify` says what is wrong."
         ) from None
-    return pa.concat_tables(found)
+    return pa.concat_tables(tables)
 
 
 _KEY = pa.binary(_KEY_BYTES)
@@ -231,9 +233,9 @@ def _row(rows: Mapping[str, int]) -> int:
 
 def _example(sides: Sequence[Indexed], rows: Mapping[str, int]) -> dict[str, Any]:
     """A document's id, place and split in each dataset, by its rows in the indexes."""
-    found: dict[str, Any] = dict.fromkeys(_SIDES)
+    example: dict[str, Any] = dict.fromkeys(_SIDES)
     for name, side in zip(_SIDES, sides, strict=True):
         if name in rows:
             [row] = index_rows(side.path, range(rows[name], rows[name] + 1)).to_pylist()
-            found[name] = {key: row[key] for key in ("id", "shard", "row", "split") if key in row}
-    return found
+            example[name] = {key: row[key] for key in ("id", "shard", "row", "split") if key in row}
+    return example

@@ -64,7 +64,7 @@ def _extremes(index: Path) -> tuple[list[int], list[int]]:
 
 def _rows(index: Path, numbers: Set[int]) -> dict[int, dict[str, Any]]:
     """The rows of the index with these numbers: id (None without names), shard, row and number of tokens."""
-    found: dict[int, dict[str, Any]] = {}
+    rows_by_number: dict[int, dict[str, Any]] = {}
     first = 0
     with parquet_file(index) as file:
         columns = [name for name in ("id", "shard", "row", "n_tokens") if name in file.schema_arrow.names]
@@ -73,6 +73,6 @@ def _rows(index: Path, numbers: Set[int]) -> dict[int, dict[str, Any]]:
             chosen = [number - first for number in numbers if first <= number < first + n_rows]
             if chosen:
                 of_group = file.read_row_group(k, columns=columns).take(chosen).to_pylist()
-                found |= {first + i: {"id": None, **row} for i, row in zip(chosen, of_group, strict=True)}
+                rows_by_number |= {first + i: {"id": None, **row} for i, row in zip(chosen, of_group, strict=True)}
             first += n_rows
-    return found
+    return rows_by_number

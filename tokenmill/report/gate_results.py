@@ -69,7 +69,7 @@ def _outcome(gate: Gate, measures: Mapping[str, float | None], published: Publis
             hint,
             code="TM102",
         )
-    found = measures[gate.measure]
+    value = measures[gate.measure]
     limit = None
     if gate.is_relative:
         assert published is not None
@@ -77,7 +77,7 @@ def _outcome(gate: Gate, measures: Mapping[str, float | None], published: Publis
         if limit is None:
             note = published.note or f"{published.version} has no such measure"
             return GateResult(
-                gate.text, f"{gate.sign} {_number(gate.number)} × published", found, True, f"not compared: {note}"
+                gate.text, f"{gate.sign} {_number(gate.number)} × published", value, True, f"not compared: {note}"
             )
     note = (
         f"{_number(gate.number)} × {_number(limit or 0)} of {published.version}"
@@ -85,9 +85,9 @@ def _outcome(gate: Gate, measures: Mapping[str, float | None], published: Publis
         else ""
     )
     wanted = f"{gate.sign} {_number(gate.limit(limit))}"
-    if found is None:
+    if value is None:
         return GateResult(gate.text, wanted, None, False, "not measured in this build")
-    return GateResult(gate.text, wanted, found, gate.holds(found, limit), note)
+    return GateResult(gate.text, wanted, value, gate.holds(value, limit), note)
 
 
 def refuse_broken(outcomes: Sequence[GateResult]) -> None:

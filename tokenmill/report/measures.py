@@ -96,9 +96,9 @@ def by_vocab_size(model: Model, counts: Mapping[int, int], n_bytes: int) -> list
     """
     rows = np.frombuffer(Merges.of(model.merges).rows, "<u4").reshape(-1, len(Merge._fields))
     rows = rows[np.argsort(rows[:, 2], kind="stable")]
-    made = rows[:, 3].tolist()
-    rank_of = {token: i for i, token in enumerate(made)}
-    if model.ignore_merges or model.nfc or len(rank_of) < len(made) or not n_bytes:
+    merged_tokens = rows[:, 3].tolist()
+    rank_of = {token: i for i, token in enumerate(merged_tokens)}
+    if model.ignore_merges or model.nfc or len(rank_of) < len(merged_tokens) or not n_bytes:
         return None
     applied = dict(counts)
     for i, (left, right, _rank, token) in reversed(list(enumerate(rows.tolist()))):
@@ -108,10 +108,10 @@ def by_vocab_size(model: Model, counts: Mapping[int, int], n_bytes: int) -> list
             applied[left] = applied.get(left, 0) + n
             applied[right] = applied.get(right, 0) + n
     # After k merges, every later application has not yet made one token of two.
-    undone = np.cumsum([0, *(applied.get(token, 0) for token in reversed(made))])[::-1]
+    undone = np.cumsum([0, *(applied.get(token, 0) for token in reversed(merged_tokens))])[::-1]
     n_tokens = sum(counts.values()) + undone
-    n_first = len(model.token_bytes()) - len(made)
-    sizes = _spread(n_first, n_first + len(made))
+    n_first = len(model.token_bytes()) - len(merged_tokens)
+    sizes = _spread(n_first, n_first + len(merged_tokens))
     return [{"vocab_size": size, "bytes_per_token": n_bytes / max(int(n_tokens[size - n_first]), 1)} for size in sizes]
 
 
@@ -137,12 +137,14 @@ def lengths(n_tokens: Counts, n_documents: Counts) -> dict[str, Any]:
     }
     # The bin of n is the number of its bits. frexp is exact below 2^53.
     bins = np.frexp(n_tokens.astype(np.float64))[1]
-    found = np.bincount(bins, n_documents).astype(np.int64).tolist()
+    n_by_bin = np.bincount(bins, n_documents).astype(np.int64).tolist()
     return {
         "n_documents": total,
         "mean": round(float((n_tokens * n_documents).sum() / total), 2),
         "percentiles": percentiles,
         "histogram": [
-            {"from": 0 if i == 0 else 2 ** (i - 1), "documents": n} for i, n in enumerate(found) if i >= int(bins.min())
+            {"from": 0 if i == 0 else 2 ** (i - 1), "documents": n}
+            for i, n in enumerate(n_by_bin)
+            if i >= int(bins.min())
         ],
     }

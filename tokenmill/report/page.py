@@ -131,7 +131,7 @@ def _to_look_at(
     """What may be wrong with the build: the section that shows it, and a few words."""
     chat = report.get("conversations") or {}
     n_special = sum(n for of in report["special_texts"].values() for n in of.values())
-    found = [
+    findings = [
         ("gates", sum(not gate["holds"] for gate in gates), "gate does not hold", "gates do not hold"),
         ("left-out", report["documents_bad"], "document is in the quarantine", "documents are in the quarantine"),
         ("left-out", report["shards_damaged"], "file is damaged", "files are damaged"),
@@ -145,7 +145,7 @@ def _to_look_at(
             "planned quantities were wrong",
         ),
     ]
-    words = [(section, f"{n:,} {one if n == 1 else many}") for section, n, one, many in found if n]
+    words = [(section, f"{n:,} {one if n == 1 else many}") for section, n, one, many in findings if n]
     if report.get("not_reached"):
         words.append(("vocabulary", "the vocabulary was not reached"))
     return words
@@ -168,14 +168,14 @@ def _groups(report: Mapping[str, Any]) -> list[dict[str, Any]]:
         is_known = is_sampled and bool(of) and not report["references"]
         label = f"{row['tokenizer']}, sample" if is_sampled else row["tokenizer"]
         of.append({**row, "label": label, "bytes_per_token": None if is_known else row["bytes_per_token"]})
-    found = [
+    groups = [
         {"key": kind, "kind": words, "name": "" if kind == "overall" else name, "rows": some}
         for kind, words in _KINDS.items()
         for (of, name), some in sorted(rows.items(), key=lambda one: -one[1][0]["n_bytes"])
         if of == kind
     ]
-    n = Counter(group["key"] for group in found)
-    return [group for group in found if group["key"] == "overall" or n[group["key"]] > 1]
+    n = Counter(group["key"] for group in groups)
+    return [group for group in groups if group["key"] == "overall" or n[group["key"]] > 1]
 
 
 def _sizes(rows: Sequence[Mapping[str, Any]]) -> dict[int, float]:

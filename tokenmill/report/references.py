@@ -12,14 +12,14 @@ def load_references(paths: Sequence[str], root: Path) -> dict[str, Tokenizer]:
     whole path if names repeat. Raises ParamsError for a path that cannot be loaded."""
     names = [Path(path).name if (root / path).is_dir() else Path(path).stem for path in paths]
     labels = [path if names.count(name) > 1 else name for path, name in zip(paths, names, strict=True)]
-    found = {}
+    references = {}
     for label, path in zip(labels, paths, strict=True):
         try:
-            found[label] = Tokenizer.load(root / path)
+            references[label] = Tokenizer.load(root / path)
         except TokenizerError as error:
             raise ParamsError(
                 f"validate.references: {path}",
                 f"{error} Expected a folder with tokenizer.json, or such a file; `tokenmill check` looks at one.",
                 code="TM102",
             ) from None
-    return found
+    return references

@@ -62,14 +62,14 @@ def write_report(checked: Reported, params: Validate, published: Callable[[], Pu
 def _plots(report: Mapping[str, Any]) -> dict[str, tuple[Sequence[str], list[tuple[Any, ...]]]]:
     """The files of data/report/plots for `dvc plots`, with their columns and rows."""
     groups: dict[str, float] = {}
-    for one in report["groups"]:  # those of the dataset come before those of the sample
-        if one["tokenizer"] == OWN and one["bytes_per_token"] is not None:
-            groups.setdefault(_group(one["kind"], one["name"]), one["bytes_per_token"])
+    for row in report["groups"]:  # those of the dataset come before those of the sample
+        if row["tokenizer"] == OWN and row["bytes_per_token"] is not None:
+            groups.setdefault(_group(row["kind"], row["name"]), row["bytes_per_token"])
     histogram = report["lengths"]["histogram"] if report["lengths"] else []
     return {
         "vocab_size.csv": (
             ("vocab_size", "bytes_per_token"),
-            [(one["vocab_size"], one["bytes_per_token"]) for one in report["by_vocab_size"] or []],
+            [(row["vocab_size"], row["bytes_per_token"]) for row in report["by_vocab_size"] or []],
         ),
         "ranks.csv": (
             ("log10_rank", "log10_count"),
@@ -81,7 +81,7 @@ def _plots(report: Mapping[str, Any]) -> dict[str, tuple[Sequence[str], list[tup
         ),
         "lengths.csv": (
             ("documents", "tokens"),
-            [(one["documents"], f"{one['from']}–{max(2 * one['from'] - 1, 0)}") for one in histogram],
+            [(row["documents"], f"{row['from']}–{max(2 * row['from'] - 1, 0)}") for row in histogram],
         ),
     }
 

@@ -68,8 +68,8 @@ def count(project: Project, output: Path) -> Stage:
         units, [unit_facts.left for unit_facts in facts], sum(unit_facts.n_documents for unit_facts in facts), source
     )
     parts = [
-        PartialCounts(task.key, one.folder / part_name(i), weight, task.key)
-        for i, weight, _, task, one in _files(tasks, done, by_weight)
+        PartialCounts(task.key, result.folder / part_name(i), weight, task.key)
+        for i, weight, _, task, result in _files(tasks, done, by_weight)
     ]
     sums = yield from sums_of(parts, params.partitions, parent, kept_bytes)
     if params.partitions == 1:
@@ -92,8 +92,8 @@ def count(project: Project, output: Path) -> Stage:
         write_provenance(_provenance(project, preparation, samples), directory / Path(PROVENANCE_FILE).name)
         if params.by is not None:
             of_group: dict[str, list[Run]] = {}
-            for i, weight, name, _, one in _files(tasks, done, by_weight):
-                of_group.setdefault(name, []).append(Run.of_parquet(one.folder / part_name(i), weight))
+            for i, weight, name, _, result in _files(tasks, done, by_weight):
+                of_group.setdefault(name, []).append(Run.of_parquet(result.folder / part_name(i), weight))
             refuse_many(of_group, params.by)
             groups = directory / Path(COUNTS_GROUPS_DIRECTORY).name
             write_groups(groups, params.by, of_group, scratch, kept_bytes, params.count_min)
@@ -124,11 +124,11 @@ def _files(
     by_weight: Mapping[str, Mapping[Fraction, list[int]]],
 ) -> Iterator[tuple[int, Fraction, str, CountTask, Done[CountFacts]]]:
     """The files of counts with a weight above 0: their number in the task, weight, group of documents, task and result."""
-    for task, one in zip(tasks, done, strict=True):
+    for task, result in zip(tasks, done, strict=True):
         weights = list(by_weight[task.name])
-        for i, (pieces, name) in enumerate(one.facts.groups):
+        for i, (pieces, name) in enumerate(result.facts.groups):
             if weights[pieces]:
-                yield i, weights[pieces], name, task, one
+                yield i, weights[pieces], name, task, result
 
 
 def _sentences(
@@ -185,11 +185,11 @@ def _provenance(project: Project, preparation: Preparation, samples: Samples) ->
         source.id_column,
         source.text_separator,
         [
-            CountedShard(one.name, one.n_bytes, sha256, one.named_source)
-            for one, sha256 in project.corpus.sha256.items()
+            CountedShard(shard.name, shard.n_bytes, sha256, shard.named_source)
+            for shard, sha256 in project.corpus.sha256.items()
         ],
         samples.texts(source, project.memory.limits, project.read_filters()),
-        {name: counted_source(one) for name, one in project.sources.items() if name is not None},
+        {name: counted_source(shard) for name, shard in project.sources.items() if name is not None},
         source.conversations,
         source.format,
         preparation if preparation != Preparation() else None,

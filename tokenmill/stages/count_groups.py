@@ -48,12 +48,17 @@ def reading_of(unit: Unit, by: str | None) -> Reading:
 def groups_in(unit: Unit, batch: Batch, by: str | None) -> Iterator[tuple[int, str, pa.LargeStringArray]]:
     """The texts of a batch by piece and group: the index of the piece, the name of the group ("" without `by`), and the texts.
     `batch`: read as `reading_of` says."""
-    for piece, one in batch.by_piece() if by is not None or len(unit.pieces) > 1 else [(0, batch)]:
-        if by is None or by == BY_SOURCES:
-            yield piece, "" if by is None else source_name(unit.pieces[piece].shard), one.texts
-            continue
-        for name in pc.unique(one.ids):
-            yield piece, name.as_py(), one.texts.filter(pc.equal(one.ids, name))
+    if by is None and len(unit.pieces) == 1:
+        yield 0, "", batch.texts
+        return
+    for piece, documents in batch.by_piece():
+        if by is None:
+            yield piece, "", documents.texts
+        elif by == BY_SOURCES:
+            yield piece, source_name(unit.pieces[piece].shard), documents.texts
+        else:
+            for name in pc.unique(documents.ids):
+                yield piece, name.as_py(), documents.texts.filter(pc.equal(documents.ids, name))
 
 
 def refuse_many(names: Collection[str], by: str | None) -> None:

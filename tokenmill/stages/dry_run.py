@@ -51,13 +51,13 @@ def _look(name: str, stage: Callable[[Project], Stage], project: Project) -> lis
     Left out are units whose key is unknown: those with a file that was not read, and those for which a task of an earlier round
     would have to run. Raises what the stage raises.
     """
-    units: Sequence[Unit] = [one for one in project.units if all(piece.digest != UNREAD for piece in one.pieces)]
+    units: Sequence[Unit] = [unit for unit in project.units if all(piece.digest != UNREAD for piece in unit.pieces)]
     while True:
         rounds = stage(replace(project, corpus=replace(project.corpus, units=list(units))))
-        round, found = _run_until(name, rounds, project.store)
+        round, looked = _run_until(name, rounds, project.store)
         if round == name:
-            return found
-        finished = {one.task.name for one in found if one.done is not None}
+            return looked
+        finished = {unit.task.name for unit in looked if unit.done is not None}
         units = [unit for unit in units if unit.name in finished]
 
 

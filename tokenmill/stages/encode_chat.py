@@ -90,27 +90,27 @@ def is_sure(asked: StopToken | None, answers: AnswerCounts) -> bool:
     return asked == "trained" and answers.n_answers >= _N_ANSWERS_SURE
 
 
-def check_stopped(chat: ChatEncoder | None, asked: StopToken | None, answers: AnswerCounts) -> None:
-    """Raises CorpusError if no trained answer ends with a special token, although the template writes some. `asked`:
+def check_stopped(chat: ChatEncoder | None, stop_token: StopToken | None, answers: AnswerCounts) -> None:
+    """Raises CorpusError if no trained answer ends with a special token, although the template writes some. `stop_token`:
     encode.chat.stop_token."""
-    if chat is None or asked == "unchecked" or not chat.writes_special:
+    if chat is None or stop_token == "unchecked" or not chat.writes_special:
         return
     if not answers.n_answers or answers.n_without_stop < answers.n_answers:
         return
-    found = (
+    why = (
         "no special token follows an answer either"
-        if asked == "next"
+        if stop_token == "next"
         else "the template ends a turn only by the marker of the next one, or closes {% generation %} before the end token"
     )
     next_one = (
         ""
-        if asked == "next"
+        if stop_token == "next"
         else "set encode.chat.stop_token: next, which also trains the special token after each answer; "
     )
     raise CorpusError(
         "encode.chat",
         f"none of {answers.n_answers:,} trained answers ends with a special token, so a model does not learn where "
-        f"to stop: {found}.",
+        f"to stop: {why}.",
         f"Do one of these: {next_one}take a template of your own as a file that writes an end token after each "
         "answer, inside of {% generation %}; or set encode.chat.stop_token: unchecked, if your model is to stop by "
         "other means.",
@@ -210,12 +210,12 @@ def _check_pairs(
 
 def _named(unit: EncodedUnit, index: pa.Table, rows: Sequence[int]) -> list[str]:
     """Lines that name rows of a unit's document index, with their tokens."""
-    found = []
+    lines = []
     for i in rows:
         [row] = index.slice(i, 1).to_pylist()
         shard, first_row = unit.pieces[row["piece"]]
-        found.append(f"  {shard}, row {first_row + row['row']}: {row['n_tokens']:,} tokens")
-    return found
+        lines.append(f"  {shard}, row {first_row + row['row']}: {row['n_tokens']:,} tokens")
+    return lines
 
 
 def _allowed(params: Chat, n_documents: int) -> float:

@@ -64,14 +64,14 @@ class EncodedCorpus(NamedTuple):
         return [
             EncodedUnit(
                 unit.output,
-                one.folder / TOKENS_FILE,
-                one.folder / UNIT_INDEX_FILE,
+                result.folder / TOKENS_FILE,
+                result.folder / UNIT_INDEX_FILE,
                 starts_of(unit),
-                [one.files[TOKENS_FILE].sha256, one.files[UNIT_INDEX_FILE].sha256],
+                [result.files[TOKENS_FILE].sha256, result.files[UNIT_INDEX_FILE].sha256],
                 unit.source.name or "",
                 sources.index(unit.source.name),
             )
-            for unit, one in zip(self.units, self.done, strict=True)
+            for unit, result in zip(self.units, self.done, strict=True)
         ]
 
 
@@ -194,11 +194,11 @@ def _refuse_left_out(formats: Sequence[str], corpus: EncodedCorpus) -> None:
 
 def _refuse_epochs(epochs: Mapping[str, str], sources: Mapping[str | None, DocumentSource]) -> None:
     """Raises ParamsError for a budget of tokens that repeats its source too often."""
-    for name, found in epochs.items():
-        if Fraction(found) > EPOCHS_MAX:
+    for name, n_epochs in epochs.items():
+        if Fraction(n_epochs) > EPOCHS_MAX:
             raise ParamsError(
                 f"sources.{name}.tokens",
-                f"found {sources[name].tokens:,}, which is {float(Fraction(found)):,.0f} epochs of the source; "
+                f"found {sources[name].tokens:,}, which is {float(Fraction(n_epochs)):,.0f} epochs of the source; "
                 f"allowed: at most {EPOCHS_MAX:,} epochs.",
                 "Lower it, or add documents.",
             )

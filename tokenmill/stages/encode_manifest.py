@@ -22,11 +22,11 @@ from tokenmill.stages.encoder import Encoder
 
 def origin_of(project: Project, encoder: Encoder) -> dict[str, Any]:
     """The fields of the manifest that say what made the ids."""
-    params, tokenizer, asked = project.params.encode, encoder.tokenizer, project.params.tokenizer
+    params, tokenizer, imported = project.params.encode, encoder.tokenizer, project.params.tokenizer
     return {
         "engine": engine_version(),
         "tokenizer_digest": tokenizer.digest,
-        "tokenizer_origin": None if asked is None else _origin(pinned(project.root, asked)),
+        "tokenizer_origin": None if imported is None else _origin(pinned(project.root, imported)),
         "params_digest": _digest(project.params.source, project.sources, params),
         "id_type": str(id_type(tokenizer.id_max)),
         "id_max": tokenizer.id_max,
@@ -50,16 +50,16 @@ def source_entries(
 ) -> list[SourceEntry]:
     """The manifest's entries of the named sources. `shards`: the entry of each unit's file."""
     entries = []
-    for name, one in sources.items():
+    for name, source in sources.items():
         own = [shard for unit, shard in zip(units, shards, strict=True) if unit.source.name == name]
         if name is not None:
             entries.append(
                 SourceEntry(
-                    **dict(reading_of(one)),
+                    **dict(reading_of(source)),
                     name=name,
-                    special_tokens_in_text=one.special_tokens_in_text,
-                    epochs=one.epochs,
-                    tokens=one.tokens,
+                    special_tokens_in_text=source.special_tokens_in_text,
+                    epochs=source.epochs,
+                    tokens=source.tokens,
                     n_documents=sum(shard.n_documents for shard in own),
                     n_tokens=sum(shard.n_tokens for shard in own),
                     text_bytes=sum(shard.text_bytes for shard in own),
@@ -88,14 +88,14 @@ new parameter leaves earlier digests valid."""
 
 def _unset(record: Record) -> dict[str, Any]:
     """The later parameters that have their defaults, in the form of pydantic's `exclude`."""
-    found: dict[str, Any] = {}
+    unset: dict[str, Any] = {}
     for name, field in type(record).model_fields.items():
         value = getattr(record, name)
         if name not in _ALWAYS and value == field.get_default():
-            found[name] = True
+            unset[name] = True
         elif isinstance(value, Record) and (inner := _unset(value)):
-            found[name] = inner
-    return found
+            unset[name] = inner
+    return unset
 
 
 def _deciding(source: DocumentSource) -> dict[str, Any]:

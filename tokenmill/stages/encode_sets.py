@@ -184,25 +184,30 @@ def _words_of_mixture(mixture: Sequence[MixedSource]) -> str:
     return f"the mixture{f' of {split}' if split else ''} has {', '.join(words)}"
 
 
-def _link(one: ArrangedSet, done: Sequence[Done[SetFacts]], shape: Shape, directory: Path) -> FileSet:
+def _link(arranged: ArrangedSet, done: Sequence[Done[SetFacts]], shape: Shape, directory: Path) -> FileSet:
     """Links the files of a set into the dataset's folder, and gives their entry for the manifest."""
-    folder = Path(one.folder)
+    folder = Path(arranged.folder)
     parts = []
     for i, part in enumerate(done):
         files = []
         for name, file in part.files.items():
-            target = folder / name.replace(_STEM, one.stem(i), 1)
+            target = folder / name.replace(_STEM, arranged.stem(i), 1)
             link(part.folder / name, directory / target)
             files.append(TableFile(name=target.as_posix(), n_bytes=file.n_bytes, sha256=file.sha256))
         parts.append(SetPart(files=files, n_items=part.facts.n_items, n_tokens=part.facts.n_tokens))
     shared = []
-    if one.format.finish is not None and parts:
-        one.format.finish(directory / folder, [one.stem(i) for i in range(len(parts))], shape)
-        for name in one.format.shared:
+    if arranged.format.finish is not None and parts:
+        arranged.format.finish(directory / folder, [arranged.stem(i) for i in range(len(parts))], shape)
+        for name in arranged.format.shared:
             path = directory / folder / name
             flush(path)
             name = (folder / name).as_posix()
             shared.append(TableFile(name=name, n_bytes=path.stat().st_size, sha256=sha256_file(path)))
     return FileSet(
-        format=one.format.name, split=one.split, source=one.source, epoch=one.epoch, parts=parts, shared=shared
+        format=arranged.format.name,
+        split=arranged.split,
+        source=arranged.source,
+        epoch=arranged.epoch,
+        parts=parts,
+        shared=shared,
     )

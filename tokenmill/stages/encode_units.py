@@ -100,14 +100,14 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
                     continue
                 with self._naming(batch):
                     samples = chat.samples(batch)
-                for some in samples:
-                    assert some.messages is not None
+                for part in samples:
+                    assert part.messages is not None
                     before = held
                     if before is not None and before.rendering is not None and not before.rendering.wait():
                         yield before  # its process has more to render, and is asked for these afterwards
                         before = None
-                    with self._naming(some):
-                        held = _Request(some, chat.ask(some.messages, self.limits.rendering_bytes_max))
+                    with self._naming(part):
+                        held = _Request(part, chat.ask(part.messages, self.limits.rendering_bytes_max))
                     if before is not None:
                         yield before
             if held is not None:
@@ -172,11 +172,11 @@ class UnitFiles:
         self.text_bytes += batch.text_bytes
         if self.n_trained is not None and loss_mask is not None:
             self.n_trained += pc.sum(loss_mask.values).as_py() or 0
-        made = rows(batch, input_ids, self._shape, loss_mask)
+        encoded_rows = rows(batch, input_ids, self._shape, loss_mask)
         del input_ids, loss_mask  # of a long document they take much memory, and so does writing it
-        self._write(made)
-        self._add(batch, made)
-        self._digest.add(made)
+        self._write(encoded_rows)
+        self._add(batch, encoded_rows)
+        self._digest.add(encoded_rows)
         return n_tokens
 
     def _encoded(
@@ -194,12 +194,12 @@ class UnitFiles:
             return
         assert batch.messages is not None
         start = 0
-        with closing(request or encoder.chat.ask(batch.messages, self._limits.rendering_bytes_max)) as asked:
-            for found in encoder.chat.encode(asked):
-                self.answers = added([self.answers or AnswerCounts(), found.counts])
-                part = batch.slice(start, len(found.texts))
-                start += len(found.texts)
-                yield replace(part, texts=found.texts), found.input_ids, found.loss_mask
+        with closing(request or encoder.chat.ask(batch.messages, self._limits.rendering_bytes_max)) as rendering:
+            for encoded in encoder.chat.encode(rendering):
+                self.answers = added([self.answers or AnswerCounts(), encoded.counts])
+                part = batch.slice(start, len(encoded.texts))
+                start += len(encoded.texts)
+                yield replace(part, texts=encoded.texts), encoded.input_ids, encoded.loss_mask
 
     def _place(self, batch: Batch, i: int) -> str:
         """Names a document of a batch; none for one without documents."""

@@ -155,23 +155,23 @@ def _limits(root: Path, params: Params) -> Limits:
 def _unlearned(root: Path, params: Params, directory: Path) -> Tokenizer:
     """The tokenizer to be learned, with its special tokens but without merges, saved in `directory`. Raises the errors of
     training's parameters."""
-    asked, sizes = params.train_vocab, [params.train_vocab.vocab_size, *params.train_vocab.vocab_sizes]
-    goal = goal_of(asked)
+    settings, sizes = params.train_vocab, [params.train_vocab.vocab_size, *params.train_vocab.vocab_sizes]
+    goal = goal_of(settings)
     counts = SCHEMA.empty_table()
-    base = base_of(root, asked, params.count.pattern)
-    if base is not None and asked.trim is not None:
-        tokenizer = unlearned(root, asked.trim, base)
+    base = base_of(root, settings, params.count.pattern)
+    if base is not None and settings.trim is not None:
+        tokenizer = unlearned(root, settings.trim, base)
     elif base is not None:
-        tokenizer = extend(base, counts, asked.vocab_size, goal).tokenizers[0]
+        tokenizer = extend(base, counts, settings.vocab_size, goal).tokenizers[0]
     else:
-        tokenizer = learn(counts, sizes, params.count.pattern, asked.special_tokens, goal).tokenizers[0]
+        tokenizer = learn(counts, sizes, params.count.pattern, settings.special_tokens, goal).tokenizers[0]
     begin, end = params.encode.framing
     tokenizer.save(
         directory,
-        begin_of_document=asked.bos_token or begin,
-        end_of_document=asked.eos_token or end,
-        pad_token=asked.pad_token,
-        unk_token=asked.unk_token,
+        begin_of_document=settings.bos_token or begin,
+        end_of_document=settings.eos_token or end,
+        pad_token=settings.pad_token,
+        unk_token=settings.unk_token,
     )
     return tokenizer
 
@@ -179,26 +179,28 @@ def _unlearned(root: Path, params: Params, directory: Path) -> Tokenizer:
 def _check_encode(params: Params, tokenizer: Tokenizer) -> None:
     """Raises ParamsError for special tokens that the tokenizer lacks, formats that cannot hold the items, and vocabulary sizes that
     are not trained."""
-    encode, asked = params.encode, params.train_vocab
+    encode, train_vocab = params.encode, params.train_vocab
     begin_id = special_id(tokenizer, "begin_of_document", encode.begin_of_document)
     end_id = special_id(tokenizer, "end_of_document", encode.end_of_document)
     files = files_of(encode, tokenizer)
     turns = None if encode.chat is None else encode.chat.turns
     shape = documents_shape(tokenizer, begin_id, end_id, params.has_ids, turns)
     if params.tokenizer is None:
-        shape = _as_learned(shape, asked)
+        shape = _as_learned(shape, train_vocab)
     refuse_formats(encode.set_formats(params.document_sources()), encode, shape_of(files, shape))
     if params.tokenizer is None and (
-        more := [vocab_size for vocab_size in encode.vocab_sizes if vocab_size not in asked.vocab_sizes]
+        untrained_sizes := [
+            vocab_size for vocab_size in encode.vocab_sizes if vocab_size not in train_vocab.vocab_sizes
+        ]
     ):
-        raise no_such_size(more[0])
+        raise no_such_size(untrained_sizes[0])
 
 
-def _as_learned(shape: Shape, asked: TrainVocab) -> Shape:
+def _as_learned(shape: Shape, train_vocab: TrainVocab) -> Shape:
     """The shape with the largest id of a tokenizer of the requested size; of one to trim, `keep` is it."""
-    if asked.trim is not None:
-        return shape if asked.trim.keep is None else replace(shape, id_max=asked.trim.keep - 1)
-    id_max = ceil(asked.vocab_size / asked.pad_vocab_to) * asked.pad_vocab_to - 1
+    if train_vocab.trim is not None:
+        return shape if train_vocab.trim.keep is None else replace(shape, id_max=train_vocab.trim.keep - 1)
+    id_max = ceil(train_vocab.vocab_size / train_vocab.pad_vocab_to) * train_vocab.pad_vocab_to - 1
     return replace(shape, id_max=id_max)
 
 

@@ -34,23 +34,23 @@ def refusals(chat: ChatEncoder, batch: Batch, first: int) -> list[str]:
     messages = batch.messages.slice(first, _N_TRIED_MAX)
     end_s = time.monotonic() + _SECONDS_MAX
     reasons: dict[int, str] = {}
-    at = 0
-    while at < len(messages) and time.monotonic() < end_s:
-        some = messages.slice(at, _N_AT_ONCE)
+    n_tried = 0
+    while n_tried < len(messages) and time.monotonic() < end_s:
+        part = messages.slice(n_tried, _N_AT_ONCE)
         try:
-            chat.encode_batch(some)
-            at += len(some)
+            chat.encode_batch(part)
+            n_tried += len(part)
         except ChatError as error:
-            at += error.index + 1
-            reasons[at - 1] = _without_values(str(error))
+            n_tried += error.index + 1
+            reasons[n_tried - 1] = _without_values(str(error))
         except UnitTimeoutError:
             break
     if len(reasons) < 2:
         return []
-    shapes = [_shape(text) for text in messages.slice(0, at).to_pylist()]
+    shapes = [_shape(text) for text in messages.slice(0, n_tried).to_pylist()]
     n_of, rows = Counter(shapes), batch.rows()
     refused = Counter((shapes[i], reason) for i, reason in reasons.items())
-    lines = [f"Of the {at:,} conversations from there on that were tried, {len(reasons):,} are refused:"]
+    lines = [f"Of the {n_tried:,} conversations from there on that were tried, {len(reasons):,} are refused:"]
     for (shape, reason), n in refused.most_common(_N_LINES_MAX):
         row = next(rows[first + i].as_py() for i in reasons if (shapes[i], reasons[i]) == (shape, reason))
         lines.append(f"  {n:,} of {n_of[shape]:,} with {shape}, the first in row {row}: {reason}")

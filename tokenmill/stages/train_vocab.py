@@ -63,25 +63,25 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
     A corpus too small for the requested size gives a smaller vocabulary, and a printed line says how many tokens it has. Raises
     CountsError, ParamsError, TokenizerError, CorpusError.
     """
-    asked, pattern = params.train_vocab, params.count.pattern
-    base = base_of(root, asked, pattern)
+    settings, pattern = params.train_vocab, params.count.pattern
+    base = base_of(root, settings, pattern)
     table = counted / Path(COUNTS_FILE).name
     provenance = read_provenance(counted / Path(PROVENANCE_FILE).name)
-    _check_prepared(provenance, asked, base, table)
+    _check_prepared(provenance, settings, base, table)
     folder = counted / Path(COUNTS_GROUPS_DIRECTORY).name
-    groups = read_groups(folder) if asked.parity else None
+    groups = read_groups(folder) if settings.parity else None
     of_groups = [groups.path(folder, name) for name in groups.names] if groups else []
     _check_fits([table, *of_groups], memory)
     task: Task[LearnFacts]
-    if base and asked.trim:
-        task = trim_task(root, asked.trim, table, base, memory.own_threads)
+    if base and settings.trim:
+        task = trim_task(root, settings.trim, table, base, memory.own_threads)
     elif groups:
         task = parity_task(root, params, memory, table, folder, groups, provenance)
     else:
         task = learn_task(root, params, memory, table, base)
     [done] = yield from do(Round("train-vocab", [task], LearnFacts))
     facts = done.facts
-    if asked.superwords:
+    if settings.superwords:
         sentences = counted / Path(SUPERWORDS_COUNTS_FILE).name
         task = superwords_task(root, params, memory, sentences, Tokenizer.load(done.folder / "0000.json"))
         [done] = yield from do(Round("train-vocab", [task], LearnFacts))
@@ -90,23 +90,23 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
     tokenizer, counts = tokenizers[0], read_counts(table)
     report = report_of(counts, tokenizer, facts)
     entries = [*_entries(params, memory, base, groups, counts, tokenizer, facts)]
-    if base and asked.extend:
-        entries.append(extended_entry(root, provenance, base, tokenizer, asked.extend, memory))
+    if base and settings.extend:
+        entries.append(extended_entry(root, provenance, base, tokenizer, settings.extend, memory))
     for entry in entries:
         report[entry.key] = entry.value
         for line in entry.lines:
             say(f"train-vocab: {line}")
     special = _special_tokens(params)
     with write_directory(output) as directory:
-        folders = [directory, *(directory / str(size) for size in asked.vocab_sizes)]
-        for folder, one in zip(folders, tokenizers, strict=True):
-            one.save(
+        folders = [directory, *(directory / str(size) for size in settings.vocab_sizes)]
+        for folder, sized_tokenizer in zip(folders, tokenizers, strict=True):
+            sized_tokenizer.save(
                 folder,
                 end_of_document=special["eos_token"],
                 begin_of_document=special["bos_token"],
                 pad_token=special["pad_token"],
                 unk_token=special["unk_token"],
-                model_max_length=asked.model_max_length,
+                model_max_length=settings.model_max_length,
             )
             ship_template(root, params.encode.chat, folder)
         with write_atomic(directory / TRAINING_FILE) as path:
@@ -116,7 +116,7 @@ def train_vocab(root: Path, params: Params, memory: Memory, counted: Path, outpu
                 pq.write_table(id_map(base, tokenizer), path, compression="zstd", write_statistics=False)
         golden = make_golden(directory, tokenizer, provenance.samples)
         write_golden(golden, directory)
-        training = measure_training(counts, tokenizer, asked, provenance.shards, learned_with(asked, facts))
+        training = measure_training(counts, tokenizer, settings, provenance.shards, learned_with(settings, facts))
         if facts.superwords:
             training = with_text(training, facts.superwords.text_bytes, facts.n_text_tokens)
         write_card(make_card(tokenizer, golden, params.publish.license, training), directory)
@@ -135,34 +135,34 @@ def _entries(
     base: Tokenizer | None,
     groups: Groups | None,
     counts: pa.Table,
-    made: Tokenizer,
+    tokenizer: Tokenizer,
     facts: LearnFacts,
 ) -> Iterator[Entry]:
     """The entries of training.json that depend on what params.yaml asks for, but for that of `extend`, which reads documents."""
-    asked = params.train_vocab
-    if asked.forbid or asked.protect:
-        yield refused_entry(asked, facts)
-    if base and asked.trim:
+    settings = params.train_vocab
+    if settings.forbid or settings.protect:
+        yield refused_entry(settings, facts)
+    if base and settings.trim:
         yield Entry("last_merge_count", None)
-        yield trimmed_entry(base, made, counts, facts, memory.own_threads)
-    if groups and asked.parity:
-        yield parity_entry(asked.parity, groups.by, facts.groups)
+        yield trimmed_entry(base, tokenizer, counts, facts, memory.own_threads)
+    if groups and settings.parity:
+        yield parity_entry(settings.parity, groups.by, facts.groups)
     if facts.superwords:
         yield superwords_entry(params, facts, facts.superwords)
 
 
 def _special_tokens(params: Params) -> dict[str, str | None]:
     """The special tokens by the names that transformers has for them."""
-    asked, (begin, end) = params.train_vocab, params.encode.framing
+    settings, (begin, end) = params.train_vocab, params.encode.framing
     return {
-        "bos_token": asked.bos_token or begin,
-        "eos_token": asked.eos_token or end,
-        "pad_token": asked.pad_token,
-        "unk_token": asked.unk_token,
+        "bos_token": settings.bos_token or begin,
+        "eos_token": settings.eos_token or end,
+        "pad_token": settings.pad_token,
+        "unk_token": settings.unk_token,
     }
 
 
-def import_tokenizer(root: Path, asked: TokenizerSource, chat: Chat | None = None) -> StageSummary:
+def import_tokenizer(root: Path, source: TokenizerSource, chat: Chat | None = None) -> StageSummary:
     """Imports the tokenizer that tokenmill.lock pins into data/tokenizer, instead of training one. `chat`: the chat template to
     write beside it.
 
@@ -170,7 +170,7 @@ def import_tokenizer(root: Path, asked: TokenizerSource, chat: Chat | None = Non
     """
     directory = root / TOKENIZER_DIRECTORY
     before = sha256_directory(directory) if directory.is_dir() else None
-    tokenizer = import_pinned(root, pinned(root, asked), directory)
+    tokenizer = import_pinned(root, pinned(root, source), directory)
     if ship_template(root, chat, directory):
         renew_conversations(directory, tokenizer)
     if before == sha256_directory(directory):

@@ -126,18 +126,18 @@ def goal_of(asked: TrainVocab) -> Goal:
 def learn_task(root: Path, params: Params, memory: Memory, table: Path, base: Tokenizer | None) -> LearnTask:
     """The task that learns what params.yaml asks for from the counts in `table`, with train_vocab.superwords only the first phase.
     `base`: the tokenizer to extend, or None."""
-    asked, pattern = params.train_vocab, params.count.pattern
-    goal = goal_of(asked)
-    if asked.superwords:
+    settings, pattern = params.train_vocab, params.count.pattern
+    goal = goal_of(settings)
+    if settings.superwords:
         goal = replace(goal, pad_vocab_to=1)
-    sizes = [asked.transition_size, *asked.vocab_sizes]
+    sizes = [settings.transition_size, *settings.vocab_sizes]
     key = unit_key(
         stage="train-vocab",
         code=code_digest("train-vocab"),
         counts=sha256_file(table),
         base=None if base is None else base.digest,
         pattern=pattern,
-        special_tokens=asked.special_tokens,
+        special_tokens=settings.special_tokens,
         sizes=sizes,
         goal=asdict(goal),
     )
@@ -147,7 +147,7 @@ def learn_task(root: Path, params: Params, memory: Memory, table: Path, base: To
         table=table,
         base=base,
         pattern=pattern,
-        special_tokens=asked.special_tokens,
+        special_tokens=settings.special_tokens,
         sizes=sizes,
         goal=goal,
         threads=memory.own_threads,

@@ -62,18 +62,23 @@ class ParityTask(Task[LearnFacts], frozen=True, kw_only=True):
         groups = {name: read_counts(path) for name, path in self.groups.items()}
         dev = None if self.dev is None else {name: self._counted(shards) for name, shards in self.dev.items()}
         with shown(self.sizes[0], N_BYTES + len(self.special_tokens)) as show:
-            asked = self.sizes, self.pattern, self.special_tokens, self.goal
-            learned = learn_parity(groups, *asked, self.turns, self.ratio, dev, Running(progress=show))
+            how = self.sizes, self.pattern, self.special_tokens, self.goal
+            learned = learn_parity(groups, *how, self.turns, self.ratio, dev, Running(progress=show))
         facts = written(learned, folder)
         counts = read_counts(self.table)
-        plain = learn(counts, [self.sizes[0]], *asked[1:]).tokenizers[0]
+        plain = learn(counts, [self.sizes[0]], *how[1:]).tokenizers[0]
         own = learned.tokenizers[0]
         measured = groups if dev is None else dev
-        found = [
-            GroupTokens(name, _n_bytes(one), self._n_tokens(plain, one), self._n_tokens(own, one))
-            for name, one in measured.items()
+        group_tokens = [
+            GroupTokens(
+                name,
+                _n_bytes(counts_of_group),
+                self._n_tokens(plain, counts_of_group),
+                self._n_tokens(own, counts_of_group),
+            )
+            for name, counts_of_group in measured.items()
         ]
-        return msgspec.structs.replace(facts, n_text_tokens=self._n_tokens(own, counts), groups=found)
+        return msgspec.structs.replace(facts, n_text_tokens=self._n_tokens(own, counts), groups=group_tokens)
 
     def _counted(self, shards: Sequence[Shard]) -> pa.Table:
         with scratch_directory(self.scratch, SCRATCH_PREFIX) as own_scratch:
@@ -92,11 +97,11 @@ def parity_task(
 ) -> ParityTask:
     """The task that learns what train_vocab.parity asks for. `table`: the counts of all documents. `folder`: those of the groups.
     Raises ParamsError, and CorpusError for a glob without files."""
-    asked, parity = params.train_vocab, params.train_vocab.parity
+    settings, parity = params.train_vocab, params.train_vocab.parity
     assert parity is not None
-    goal = goal_of(asked)
+    goal = goal_of(settings)
     turns = Turns(parity.global_merges, parity.window)
-    sizes = [asked.vocab_size, *asked.vocab_sizes]
+    sizes = [settings.vocab_size, *settings.vocab_sizes]
     paths = {name: groups.path(folder, name) for name in groups.names}
     dev = None
     if parity.dev is not None:
@@ -115,14 +120,14 @@ def parity_task(
         },
         reading=provenance.source().reading.as_key(),
         pattern=params.count.pattern,
-        special_tokens=asked.special_tokens,
+        special_tokens=settings.special_tokens,
         sizes=sizes,
         goal=asdict(goal),
         turns=asdict(turns),
         ratio=parity.ratio,
     )
     return ParityTask(
-        name=f"{asked.vocab_size:,} tokens",
+        name=f"{settings.vocab_size:,} tokens",
         key=key,
         table=table,
         groups=paths,
@@ -130,7 +135,7 @@ def parity_task(
         reading=provenance.source().reading,
         limits=memory.limits,
         pattern=params.count.pattern,
-        special_tokens=asked.special_tokens,
+        special_tokens=settings.special_tokens,
         sizes=sizes,
         goal=goal,
         turns=turns,
@@ -141,34 +146,38 @@ def parity_task(
     )
 
 
-def parity_entry(parity: Parity, by: str, found: Sequence[GroupTokens]) -> Entry:
+def parity_entry(parity: Parity, by: str, groups: Sequence[GroupTokens]) -> Entry:
     """The entry of training.json. The Gini coefficient is over the tokens of the dev files, or else over the tokens per byte times
     the ratio: 0 if all groups are served alike."""
 
-    def cost(one: GroupTokens, n_tokens: int) -> float:
+    def cost(group: GroupTokens, n_tokens: int) -> float:
         if parity.dev is not None:
             return n_tokens
-        return n_tokens / one.n_bytes * (1.0 if parity.ratio is None else parity.ratio[one.name])
+        return n_tokens / group.n_bytes * (1.0 if parity.ratio is None else parity.ratio[group.name])
 
     def rounded(n_tokens: Sequence[int]) -> float | None:
-        value = gini([cost(one, n) for one, n in zip(found, n_tokens, strict=True) if one.n_bytes])
+        value = gini([cost(group, n) for group, n in zip(groups, n_tokens, strict=True) if group.n_bytes])
         return None if value is None else round(value, 6)
 
-    plain, own = rounded([one.n_tokens_plain for one in found]), rounded([one.n_tokens for one in found])
+    plain, own = rounded([group.n_tokens_plain for group in groups]), rounded([group.n_tokens for group in groups])
     value = {
         "by": by,
         "measured": "counts" if parity.dev is None else "dev",
         "gini_plain": plain,
         "gini": own,
         "groups": {
-            one.name: {"text_bytes": one.n_bytes, "n_tokens_plain": one.n_tokens_plain, "n_tokens": one.n_tokens}
-            for one in found
+            group.name: {
+                "text_bytes": group.n_bytes,
+                "n_tokens_plain": group.n_tokens_plain,
+                "n_tokens": group.n_tokens,
+            }
+            for group in groups
         },
     }
     if plain is None or own is None:
-        return Entry("parity", value, [f"parity: {len(found)} group by {by}; two or more can be served alike."])
+        return Entry("parity", value, [f"parity: {len(groups)} group by {by}; two or more can be served alike."])
     words = (
-        f"parity: {len(found)} groups by {by}; the Gini coefficient of their tokens is {own:.4f}, and {plain:.4f} with plain "
+        f"parity: {len(groups)} groups by {by}; the Gini coefficient of their tokens is {own:.4f}, and {plain:.4f} with plain "
         "BPE of the same size."
     )
     return Entry("parity", value, [words])

@@ -51,19 +51,19 @@ def refused_entry(asked: TrainVocab, facts: LearnFacts) -> Entry:
     return Entry("n_refused", facts.n_refused, [words])
 
 
-def learned_with(asked: TrainVocab, facts: LearnFacts) -> LearnedWith:
+def learned_with(settings: TrainVocab, facts: LearnFacts) -> LearnedWith:
     """What the model card says of these settings."""
-    superwords, found = asked.superwords, facts.superwords
+    superwords, superwords_facts = settings.superwords, facts.superwords
     return LearnedWith(
-        forbid=asked.forbid,
-        protect=asked.protect,
+        forbid=settings.forbid,
+        protect=settings.protect,
         n_refused=facts.n_refused,
         superwords=None
-        if superwords is None or found is None
+        if superwords is None or superwords_facts is None
         else OfSuperwords(
             transition=superwords.transition,
             words_max=superwords.words_max,
-            n_tokens_by_words=found.by_words(),
+            n_tokens_by_words=superwords_facts.by_words(),
         ),
     )
 

@@ -52,7 +52,7 @@ class SuperwordsTask(Task[LearnFacts], frozen=True, kw_only=True):
             shown(self.vocab_size, self.base.vocab_size) as show,
             scratch_directory(self.scratch, SCRATCH_PREFIX) as own_scratch,
         ):
-            found = learn_superwords(
+            superwords = learn_superwords(
                 self.base,
                 Run.of_parquet(self.table).batches,
                 self.pattern,
@@ -62,33 +62,36 @@ class SuperwordsTask(Task[LearnFacts], frozen=True, kw_only=True):
                 Room(self.memory_mb, own_scratch),
             )
         facts = SuperwordsFacts(
-            self.base.vocab_size, found.text_bytes, found.n_text_tokens_before, [*found.n_by_words.items()]
+            self.base.vocab_size,
+            superwords.text_bytes,
+            superwords.n_text_tokens_before,
+            [*superwords.n_by_words.items()],
         )
-        return msgspec.structs.replace(written(found.learned, folder), superwords=facts)
+        return msgspec.structs.replace(written(superwords.learned, folder), superwords=facts)
 
 
 def superwords_task(root: Path, params: Params, memory: Memory, table: Path, base: Tokenizer) -> SuperwordsTask:
     """The task of the second phase that params.yaml asks for. `table`: the counts of `count.superwords`."""
-    asked, pattern = params.train_vocab, params.count.superwords
-    assert asked.superwords is not None
+    settings, pattern = params.train_vocab, params.count.superwords
+    assert settings.superwords is not None
     assert pattern is not None
-    goal = replace(goal_of(asked), words_max=asked.superwords.words_max)
+    goal = replace(goal_of(settings), words_max=settings.superwords.words_max)
     key = unit_key(
         stage="train-vocab",
         code=code_digest("train-vocab"),
         counts=sha256_file(table),
         base=base.digest,
         pattern=pattern,
-        sizes=[asked.vocab_size],
+        sizes=[settings.vocab_size],
         goal=asdict(goal),
     )
     return SuperwordsTask(
-        name=f"{asked.vocab_size:,} tokens",
+        name=f"{settings.vocab_size:,} tokens",
         key=key,
         base=base,
         table=table,
         pattern=pattern,
-        vocab_size=asked.vocab_size,
+        vocab_size=settings.vocab_size,
         goal=goal,
         threads=memory.own_threads,
         checkpoint=checkpoint_of(root, params),
@@ -105,23 +108,24 @@ def both_phases(first: LearnFacts, second: LearnFacts) -> LearnFacts:
     )
 
 
-def superwords_entry(params: Params, facts: LearnFacts, found: SuperwordsFacts) -> Entry:
+def superwords_entry(params: Params, facts: LearnFacts, learned: SuperwordsFacts) -> Entry:
     """The entry of training.json."""
-    by_words = found.by_words()
+    by_words = learned.by_words()
     value = {
-        "n_tokens_before": found.n_tokens_before,
-        "n_text_tokens_before": found.n_text_tokens_before,
+        "n_tokens_before": learned.n_tokens_before,
+        "n_text_tokens_before": learned.n_text_tokens_before,
         "n_tokens_by_words": by_words,
     }
     lines = [
         f"superwords: {words_of_superwords(by_words)}. The text is {facts.n_text_tokens:,} tokens, and "
-        f"{found.n_text_tokens_before:,} after the first phase."
+        f"{learned.n_text_tokens_before:,} after the first phase."
     ]
-    if not any(n_words > 1 for n_words, _ in found.n_by_words):
-        asked = params.train_vocab
+    if not any(n_words > 1 for n_words, _ in learned.n_by_words):
+        settings = params.train_vocab
         lines.append(
             f"WARNING: no token has several words. Either count.superwords ({params.count.superwords}) cuts text between words, "
-            f"as superbpe does not, or no pair across words that is allowed occurs {asked.pair_count_min:,} times or more, or "
-            f"the {asked.vocab_size - found.n_tokens_before:,} tokens that train_vocab.superwords.transition leaves are too few."
+            f"as superbpe does not, or no pair across words that is allowed occurs {settings.pair_count_min:,} times or more, or "
+            f"the {settings.vocab_size - learned.n_tokens_before:,} tokens that train_vocab.superwords.transition leaves are too "
+            "few."
         )
     return Entry("superwords", value, lines)

@@ -45,15 +45,15 @@ class TrimTask(Task[LearnFacts], frozen=True, kw_only=True):
         return LearnFacts(made.n_merges or 0, trimmed.last_count, int(ids_in_counts(made, counts, self.threads).sum()))
 
 
-def trim_task(root: Path, asked: Trim, table: Path, base: Tokenizer, threads: int) -> TrimTask:
+def trim_task(root: Path, settings: Trim, table: Path, base: Tokenizer, threads: int) -> TrimTask:
     """The task that trims `base` as params.yaml asks. `table`: the counts of the project's documents."""
-    id_counts = None if asked.counts is None else root / asked.counts
+    id_counts = None if settings.counts is None else root / settings.counts
     key = unit_key(
         stage="train-vocab",
         code=code_digest("train-vocab"),
         counts=sha256_file(table),
         base=base.digest,
-        trim=asked.model_dump(mode="json", exclude={"from_", "counts"}),
+        trim=settings.model_dump(mode="json", exclude={"from_", "counts"}),
         id_counts=None if id_counts is None else sha256_file(id_counts),
     )
     return TrimTask(
@@ -62,26 +62,28 @@ def trim_task(root: Path, asked: Trim, table: Path, base: Tokenizer, threads: in
         base=base,
         table=table,
         id_counts=id_counts,
-        keep=asked.keep,
-        min_count=asked.min_count,
-        chosen=asked.chosen,
+        keep=settings.keep,
+        min_count=settings.min_count,
+        chosen=settings.chosen,
         threads=threads,
     )
 
 
-def trimmed_entry(base: Tokenizer, made: Tokenizer, counts: pa.Table, facts: LearnFacts, threads: int) -> Entry:
+def trimmed_entry(base: Tokenizer, trimmed: Tokenizer, counts: pa.Table, facts: LearnFacts, threads: int) -> Entry:
     """The entry of training.json. `counts`: those of the project's documents."""
     value = {
         "digest": base.digest,
-        "n_tokens_dropped": base.vocab_size - made.vocab_size,
+        "n_tokens_dropped": base.vocab_size - trimmed.vocab_size,
         "last_count": facts.last_count,
         "n_text_tokens_before": int(ids_in_counts(base, counts, threads).sum()),
     }
     return Entry("trimmed", value)
 
 
-def unlearned(root: Path, asked: Trim, base: Tokenizer) -> Tokenizer:
+def unlearned(root: Path, settings: Trim, base: Tokenizer) -> Tokenizer:
     """A tokenizer with what the trimmed one has for certain, made without the project's counts. Raises the errors of trimming's
     parameters."""
-    counts = [0] * (base.id_max + 1) if asked.counts is None else ids_in_dataset(base, root / asked.counts).tolist()
-    return trim(base, counts, asked.keep, asked.min_count, asked.chosen).tokenizer
+    counts = (
+        [0] * (base.id_max + 1) if settings.counts is None else ids_in_dataset(base, root / settings.counts).tolist()
+    )
+    return trim(base, counts, settings.keep, settings.min_count, settings.chosen).tokenizer

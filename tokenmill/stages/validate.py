@@ -72,9 +72,9 @@ def validate(project: Project) -> Stage:
     tasks = _tasks(subject, project, filters, golden_engines)
     done = yield from do(Round("validate", tasks, FileFacts))
     right = []
-    for task, one in zip(tasks, done, strict=True):
-        check_sums(task.file.entry, one.facts)
-        right.append(RightFile(task.file.entry, one.folder, one.files[UNIT_INDEX_FILE].sha256))
+    for task, result in zip(tasks, done, strict=True):
+        check_sums(task.file.entry, result.facts)
+        right.append(RightFile(task.file.entry, result.folder, result.files[UNIT_INDEX_FILE].sha256))
     with scratch_directory(root / SCRATCH_DIRECTORY, "validate-") as scratch:
         dropped, wrong = dropped_documents(subject)
         raise_first(wrong, TOKENS_DIRECTORY)
@@ -87,7 +87,7 @@ def validate(project: Project) -> Stage:
     facts = {
         "documents_equal_after_decoding": manifest.n_documents if decodes else 0,
         "documents_equal_when_encoded_again": manifest.n_documents if again else 0,
-        **_compared([(task.file, one) for task, one in zip(tasks, done, strict=True)]),
+        **_compared([(task.file, result) for task, result in zip(tasks, done, strict=True)]),
         "sample_per_64_mb": params.sample_documents,
         "sample_seed": _SEED,
         "ids_in_range": manifest.n_tokens,
@@ -218,8 +218,8 @@ def _check_sizes(project: Project) -> None:
 
 def _compared(checked: Sequence[tuple[DocumentsFile, Done[FileFacts]]]) -> dict[str, int]:
     """The number of documents that were compared with each engine, for the report."""
-    found: dict[str, int] = {}
-    for file, one in checked:
+    n_compared: dict[str, int] = {}
+    for file, result in checked:
         for name in file.judge.engines:
-            found[name] = found.get(name, 0) + one.facts.n_sampled
-    return {f"documents_equal_to_{name}": n for name, n in found.items()}
+            n_compared[name] = n_compared.get(name, 0) + result.facts.n_sampled
+    return {f"documents_equal_to_{name}": n for name, n in n_compared.items()}
