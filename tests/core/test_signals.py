@@ -79,8 +79,8 @@ class Closing:
 def run(asked):
     Closing()
     time.sleep(60)
-cli.build._check = run
-sys.exit(cli.main(["check", "tokenizer.json"]))
+cli.build._status = run
+sys.exit(cli.main(["status"]))
 """
     done = subprocess.run([sys.executable, "-c", lost], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (code, f"tokenmill: {word}.\n")
@@ -92,8 +92,8 @@ def test_a_signal_during_the_wait_for_the_import_lock_leaves_it_free(name: str) 
         HOLDS_THE_IMPORT_LOCK.replace("NUMBER", name)
         + """
 from tokenmill.cli import main as cli
-cli.build._check = lambda asked: import_meanwhile()
-sys.exit(cli.main(["check", "tokenizer.json"]))
+cli.build._status = lambda asked: import_meanwhile()
+sys.exit(cli.main(["status"]))
 """
     )
     done = subprocess.run([sys.executable, "-c", waiting], capture_output=True, text=True, check=False)
@@ -137,8 +137,8 @@ def run(asked):
         os.kill(os.getpid(), signal.SIGTERM)
     finally:
         threading.Event().wait()
-cli.build._check = run
-sys.exit(cli.main(["check", "tokenizer.json"]))
+cli.build._status = run
+sys.exit(cli.main(["status"]))
 """
     done = subprocess.run(
         [sys.executable, "-c", waiting], capture_output=True, text=True, check=False, timeout=PATIENCE_S
@@ -160,8 +160,8 @@ def run(asked):
         os.kill(os.getpid(), signal.{name})
     except BaseException:
         raise {error}("params.yaml is not there") from None
-cli.build._check = run
-sys.exit(cli.main(["check", "tokenizer.json"]))
+cli.build._status = run
+sys.exit(cli.main(["status"]))
 """
     done = subprocess.run([sys.executable, "-c", swallowed], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (code, f"tokenmill: {word}.\n")

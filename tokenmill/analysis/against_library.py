@@ -76,9 +76,9 @@ def compare(
         raise CorpusError(error.where, what, fix, code=error.code) from None
     if not compared.n_documents:
         raise CorpusError(", ".join(files), "no documents; expected some to compare.")
-    found = asdict(compared) | {"difference": None if difference is None else asdict(difference)}
+    result = asdict(compared) | {"difference": None if difference is None else asdict(difference)}
     if difference is not None:
-        return found, _lines_of(difference, tokenizer)
+        return result, _lines_of(difference, tokenizer)
     lines = []
     if tokenizer.engine != "core":
         lines.append(f"The engine is tokenizers itself: {tokenizer.engine_reason}.")
@@ -90,7 +90,7 @@ def compare(
         f"{compared.n_documents - compared.n_refused:,} documents equal, of {compared.n_documents:,} "
         f"({compared.text_bytes / 1e6:.1f} MB, {compared.n_tokens:,} tokens)."
     )
-    return found, lines
+    return result, lines
 
 
 def first_difference(
@@ -104,19 +104,19 @@ def first_difference(
     for shard, batch in documents:
         texts: list[str] = batch.texts.to_pylist()
         with as_tokenizer_error(f"{shard}: from row {batch.first_row} on"):
-            theirs = [one.ids for one in reference.encode_batch(texts, add_special_tokens=False)]
-        for i, (text, expected, found) in enumerate(zip(texts, theirs, _ours(tokenizer, texts, special), strict=True)):
+            theirs = [encoding.ids for encoding in reference.encode_batch(texts, add_special_tokens=False)]
+        for i, (text, expected, ids) in enumerate(zip(texts, theirs, _ours(tokenizer, texts, special), strict=True)):
             compared.n_documents += 1
             compared.text_bytes += len(text.encode())
             compared.n_tokens += len(expected)
             name = f"{shard}, row {batch.first_row + i}"
-            if isinstance(found, TokenizerError):
+            if isinstance(ids, TokenizerError):
                 if tokenizer.decode_bytes(expected) == text.encode():
-                    return Difference(f"{name}: {found}", 0, 0, [], expected[:_N_IDS_SHOWN], text[:_N_CHARACTERS_SHOWN])
+                    return Difference(f"{name}: {ids}", 0, 0, [], expected[:_N_IDS_SHOWN], text[:_N_CHARACTERS_SHOWN])
                 compared.n_refused += 1
-                compared.first_refused = compared.first_refused or f"{name}: {found}"
-            elif found != expected:
-                return _difference(tokenizer, name, text, found, expected)
+                compared.first_refused = compared.first_refused or f"{name}: {ids}"
+            elif ids != expected:
+                return _difference(tokenizer, name, text, ids, expected)
     return None
 
 
@@ -132,11 +132,11 @@ def _ours(tokenizer: Tokenizer, texts: list[str], special: SpecialTokensInText) 
 
 
 def _difference(tokenizer: Tokenizer, name: str, text: str, ours: list[int], theirs: list[int]) -> Difference:
-    at = next(i for i, (one, other) in enumerate(zip_longest(ours, theirs)) if one != other)
-    byte = len(tokenizer.decode_bytes(ours[:at]))
+    first = next(i for i, (one, other) in enumerate(zip_longest(ours, theirs)) if one != other)
+    byte = len(tokenizer.decode_bytes(ours[:first]))
     around = text.encode()[max(0, byte - _N_CHARACTERS_SHOWN) : byte + _N_CHARACTERS_SHOWN]
-    end = at + _N_IDS_SHOWN
-    return Difference(name, at, byte, ours[at:end], theirs[at:end], around.decode(errors="replace"))
+    end = first + _N_IDS_SHOWN
+    return Difference(name, first, byte, ours[first:end], theirs[first:end], around.decode(errors="replace"))
 
 
 def _lines_of(difference: Difference, tokenizer: Tokenizer) -> list[str]:

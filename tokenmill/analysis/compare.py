@@ -120,33 +120,34 @@ def compare(
     )
 
 
-def lines_of(found: Comparison) -> list[str]:
+def lines_of(comparison: Comparison) -> list[str]:
     """The differences as lines for people."""
-    n_documents = sum(one.n_documents for one in found.yields.values())
-    n_changed = sum(one.n_changed for one in found.yields.values())
+    n_documents = sum(entry.n_documents for entry in comparison.yields.values())
+    n_changed = sum(entry.n_changed for entry in comparison.yields.values())
     lines = [
-        f"ids {'differ' if found.ids_differ else 'are equal in every text that was looked at'}"
-        + ("; the split pattern differs" if found.pattern_changed else ""),
-        f"tokens: {len(found.tokens_added):,} added, {len(found.tokens_removed):,} removed, "
-        f"{found.tokens_with_another_id:,} with another id",
+        f"ids {'differ' if comparison.ids_differ else 'are equal in every text that was looked at'}"
+        + ("; the split pattern differs" if comparison.pattern_changed else ""),
+        f"tokens: {len(comparison.tokens_added):,} added, {len(comparison.tokens_removed):,} removed, "
+        f"{comparison.tokens_with_another_id:,} with another id",
         "merges: not compared, since the tokenizers are of different kinds"
-        if found.merges_added is None
-        else f"merges: {found.merges_added:,} added, {found.merges_removed:,} removed, {found.merges_moved:,} moved",
+        if comparison.merges_added is None
+        else f"merges: {comparison.merges_added:,} added, {comparison.merges_removed:,} removed, {comparison.merges_moved:,} moved",
     ]
-    for name, tokens in (("added", found.tokens_added), ("removed", found.tokens_removed)):
+    for name, tokens in (("added", comparison.tokens_added), ("removed", comparison.tokens_removed)):
         if tokens:
             lines.append(f"  {name}: {' '.join(tokens[:_N_SHOWN])}{' …' if len(tokens) > _N_SHOWN else ''}")
     if n_documents:
         lines.append(f"documents with other ids: {n_changed:,} of {n_documents:,} ({n_changed / n_documents:.2%})")
         lines.append("bytes per token, by source and language or script:")
-        for name, one in sorted(found.yields.items()):
-            lines.append(f"  {name}: {_change(one)}, {one.n_documents:,} documents")
-    if found.counted is not None:
-        lines.append(f"bytes per token of the counted pre-tokens: {_change(found.counted)}")
-    if found.words:
+        for name, entry in sorted(comparison.yields.items()):
+            lines.append(f"  {name}: {_change(entry)}, {entry.n_documents:,} documents")
+    if comparison.counted is not None:
+        lines.append(f"bytes per token of the counted pre-tokens: {_change(comparison.counted)}")
+    if comparison.words:
         lines.append("most changed words:")
         lines += [
-            f"  {one.word}  {' '.join(one.one)} → {' '.join(one.other)}  ({one.count:,} ×)" for one in found.words
+            f"  {entry.word}  {' '.join(entry.one)} → {' '.join(entry.other)}  ({entry.count:,} ×)"
+            for entry in comparison.words
         ]
     return lines
 
@@ -240,7 +241,7 @@ def _on_words(one: Tokenizer, other: Tokenizer, counts: pa.Table) -> tuple[Yield
     counts = counts.take(order).combine_chunks()
     pretokens = counts["pretoken"].cast(pa.large_binary()).combine_chunks()
     ours, theirs = (_inside(tokenizer).encode_batch(pretokens).to_pylist() for tokenizer in (one, other))
-    total, found = Yield(), []
+    total, changed = Yield(), []
     for pretoken, count, a, b in zip(pretokens.to_pylist(), counts["count"].to_pylist(), ours, theirs, strict=True):
         before, after = _pieces(one, a), _pieces(other, b)
         total.n_documents += count
@@ -249,9 +250,9 @@ def _on_words(one: Tokenizer, other: Tokenizer, counts: pa.Table) -> tuple[Yield
         total.n_tokens_one += count * len(a)
         total.n_tokens_other += count * len(b)
         if before != after:
-            found.append((count * max(abs(len(a) - len(b)), 1), Word(_shown(pretoken), count, before, after)))
-    found.sort(key=lambda item: (-item[0], item[1].word))
-    return total, [word for _weight, word in found[:_N_SHOWN]]
+            changed.append((count * max(abs(len(a) - len(b)), 1), Word(_shown(pretoken), count, before, after)))
+    changed.sort(key=lambda item: (-item[0], item[1].word))
+    return total, [word for _weight, word in changed[:_N_SHOWN]]
 
 
 def _inside(tokenizer: Tokenizer) -> Tokenizer:

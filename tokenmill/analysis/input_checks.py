@@ -29,11 +29,11 @@ def find_inputs(
     if manifest.source is None and not manifest.sources:
         words = "the documents: the manifest, of format 3, does not say how they are read; pass --no-source to check the rest"
         return Inputs({}, None, ""), [NotChecked(words)]
-    found: list[Finding | NotChecked] = []
+    findings: list[Finding | NotChecked] = []
     shards, missing = inputs_of(manifest, root)
     if missing:
         names = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
-        found.append(
+        findings.append(
             NotChecked(
                 f"{len(missing):,} of {len(manifest.inputs):,} input files are not in {root.absolute()}: {names}; name their "
                 "folder with --source, or pass --no-source"
@@ -51,7 +51,7 @@ def find_inputs(
     parts: dict[str, dict[tuple[int, int], ShardRange | None]] = {}
     for shard, looked in zip(shards, pool.map(look, shards), strict=True):
         if isinstance(looked, ValidationError):
-            found.append(of_error(MANIFEST_FILE, looked))
+            findings.append(of_error(MANIFEST_FILE, looked))
             continue
         sha256[shard.name], ranges = looked
         rows = rows_of.get(shard.name, [])  # none: the manifest contradicts itself, which is found elsewhere
@@ -64,23 +64,23 @@ def find_inputs(
             documents = find_documents(root, params)
             for shard in documents:
                 sha256.setdefault(shard.name, "")
-            found += wrong_sources(manifest, documents)
+            findings += wrong_sources(manifest, documents)
         except (CorpusError, ParamsError) as error:
-            found.append(
+            findings.append(
                 NotChecked(
                     f"whether the documents are those of {PARAMS_FILE} and source.drop: {'; '.join(error.lines)}"
                 )
             )
-    found += wrong_inputs(manifest, sha256)
+    findings += wrong_inputs(manifest, sha256)
     units = units_of(manifest, {shard.name: shard for shard in shards}, parts)
-    return Inputs(units, drop, drop_name), found
+    return Inputs(units, drop, drop_name), findings
 
 
 def _rows_of(manifest: Manifest) -> dict[str, list[InputRows]]:
     """The parts of each input file, in order."""
-    found: dict[str, list[InputRows]] = {}
+    rows_by_name: dict[str, list[InputRows]] = {}
     for rows in (rows for entry in manifest.shards for rows in entry.rows):
-        found.setdefault(rows.name, []).append(rows)
-    for some in found.values():
-        some.sort(key=lambda rows: (rows.first_row, rows.first_line))
-    return found
+        rows_by_name.setdefault(rows.name, []).append(rows)
+    for parts in rows_by_name.values():
+        parts.sort(key=lambda rows: (rows.first_row, rows.first_line))
+    return rows_by_name

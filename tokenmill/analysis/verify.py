@@ -58,13 +58,13 @@ class Verdict:
         """ "wrong" if anything is; else "not checked" if something could not be checked; else "right"."""
         return "wrong" if self.findings else "not checked" if self.not_checked else "right"
 
-    def add(self, found: Iterable[Finding | NotChecked]) -> None:
+    def add(self, findings: Iterable[Finding | NotChecked]) -> None:
         """Adds what checks found."""
-        for one in found:
-            if isinstance(one, Finding):
-                self.findings.append(one)
+        for finding in findings:
+            if isinstance(finding, Finding):
+                self.findings.append(finding)
             else:
-                self.not_checked.append(one.why)
+                self.not_checked.append(finding.why)
 
 
 @dataclass(frozen=True)
@@ -175,11 +175,11 @@ def _check_files(
             folders = [scratch / str(i) for i in range(len(files))]
             run = _FileChecks(subject, remote, dropped is not None, ended, now)
             done = []
-            for facts, found in pool.map(run.check_file, files, folders):
-                verdict.add(found)
+            for facts, findings in pool.map(run.check_file, files, folders):
+                verdict.add(findings)
                 done.append(facts)
-            for found in pool.map(run.check_set_file, manifest.set_files()):
-                verdict.add(found)
+            for findings in pool.map(run.check_set_file, manifest.set_files()):
+                verdict.add(findings)
         finally:
             ended.set()
     right = [RightFile(file.entry, folder) for file, folder, facts in zip(files, folders, done, strict=True) if facts]
@@ -243,15 +243,15 @@ class _FileChecks:
         entry = file.entry
         with self._at_hand(entry.name):
             folder.mkdir()
-            found = list(wrong_stored(self.subject, entry))
+            findings = list(wrong_stored(self.subject, entry))
             is_lacking = file.unit is None or (not self.knows_dropped and any(rows.n_dropped for rows in entry.rows))
             if self.subject.inputs is not None and is_lacking:
                 facts = None
             else:
-                facts, more = facts_and_findings(file, self._advance, folder)
-                found += more
+                facts, further_findings = facts_and_findings(file, self._advance, folder)
+                findings += further_findings
         self.now.add(entry.n_bytes)
-        return facts, found
+        return facts, findings
 
     def check_set_file(self, file: TableFile) -> list[Finding]:
         """Checks the length and the digest of a file of a set, once it is here."""
@@ -313,11 +313,11 @@ def _sample(manifest: Manifest, n_documents: int, seed: int) -> dict[str, set[in
     """The rows of each file that are drawn from all documents of the dataset."""
     ends = list(accumulate(max(shard.n_documents, 0) for shard in manifest.shards))
     drawn = random.Random(seed).sample(range(ends[-1]), min(n_documents, ends[-1])) if ends else []
-    found: dict[str, set[int]] = {}
-    for at in drawn:
-        i = bisect_right(ends, at)
-        found.setdefault(manifest.shards[i].name, set()).add(at - (ends[i - 1] if i else 0))
-    return found
+    rows_of: dict[str, set[int]] = {}
+    for number in drawn:
+        i = bisect_right(ends, number)
+        rows_of.setdefault(manifest.shards[i].name, set()).add(number - (ends[i - 1] if i else 0))
+    return rows_of
 
 
 def lines_of(verdict: Verdict, shown_max: int) -> Iterator[str]:
@@ -329,7 +329,7 @@ def lines_of(verdict: Verdict, shown_max: int) -> Iterator[str]:
             f"{verdict.dataset}: {checked['documents']:,} documents, {checked['tokens']:,} tokens and {checked['files']:,} of "
             f"{checked['files_in_all']:,} files checked {against} their documents"
         )
-        if (n_files := checked["files_of_sets"]) and not any("file sets" in one for one in verdict.not_checked):
+        if (n_files := checked["files_of_sets"]) and not any("file sets" in words for words in verdict.not_checked):
             yield f"  {n_files:,} files of file sets were compared with the documents of the dataset"
         if n_sampled := checked["sample"]["documents"]:
             yield f"  {n_sampled:,} documents, drawn at random, were also encoded by {' and '.join(checked['sample']['engines'])}"
@@ -337,6 +337,6 @@ def lines_of(verdict: Verdict, shown_max: int) -> Iterator[str]:
         yield f"  wrong: {finding.file}: {finding}"
     if (n := len(verdict.findings) - shown_max) > 0:
         yield f"  and {n:,} more"
-    for one in verdict.not_checked:
-        yield f"  not checked: {one}"
+    for words in verdict.not_checked:
+        yield f"  not checked: {words}"
     yield verdict.result

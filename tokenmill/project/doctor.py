@@ -47,21 +47,27 @@ def libraries() -> Diagnosis:
     from packaging.requirements import Requirement
 
     try:
-        asked = [Requirement(line) for line in metadata.requires(_PACKAGE) or []]
+        requirements = [Requirement(line) for line in metadata.requires(_PACKAGE) or []]
     except metadata.PackageNotFoundError:
         return Diagnosis(
             "libraries", "warning", "tokenmill is not installed, so its requirements are unknown", "Install it."
         )
-    asked = [one for one in asked if one.marker is None or one.marker.evaluate({"extra": ""})]
+    requirements = [
+        requirement
+        for requirement in requirements
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+    ]
     others = {}
-    for one in asked:
+    for requirement in requirements:
         try:
-            if (version := metadata.version(one.name)) not in one.specifier:
-                others[f"{one.name} {version}"] = one
+            if (version := metadata.version(requirement.name)) not in requirement.specifier:
+                others[f"{requirement.name} {version}"] = requirement
         except metadata.PackageNotFoundError:
-            others[f"no {one.name}"] = one
+            others[f"no {requirement.name}"] = requirement
     if not others:
-        return Diagnosis("libraries", "ok", f"tokenmill {tokenmill.__version__} and its {len(asked)} requirements")
+        return Diagnosis(
+            "libraries", "ok", f"tokenmill {tokenmill.__version__} and its {len(requirements)} requirements"
+        )
     wanted = " ".join(f"'{other}'" for other in others.values())
     return Diagnosis(
         "libraries", "wrong", f"{', '.join(others)}: tokenmill requires other versions", f"pip install {wanted}"

@@ -90,12 +90,12 @@ def corpus(root: Path, params: Params) -> Diagnosis:
         return Diagnosis("documents", "warning" if is_empty else "wrong", str(error))
     n_bytes = sum(shard.n_bytes * (_PACKED_TIMES if shard.kind.is_packed else 1) for shard in shards)
     free_bytes = shutil.disk_usage(root).free
-    said = f"{len(shards):,} files, about {size(n_bytes)} of text; {size(free_bytes)} are free"
+    words = f"{len(shards):,} files, about {size(n_bytes)} of text; {size(free_bytes)} are free"
     if free_bytes < n_bytes * _BUILD_SHARE:
         return Diagnosis(
-            "documents", "warning", said, "A build takes about half as much space as the text: make room for it."
+            "documents", "warning", words, "A build takes about half as much space as the text: make room for it."
         )
-    return Diagnosis("documents", "ok", said)
+    return Diagnosis("documents", "ok", words)
 
 
 def _repositories(root: Path) -> list[Diagnosis]:

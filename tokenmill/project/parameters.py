@@ -85,12 +85,12 @@ def _pipeline() -> dict[str, Any]:
 def stages_after(key: str) -> tuple[str, ...]:
     """The stages that a change of a key makes run again: those of dvc.yaml that read it, and what follows them."""
     again: list[str] = []
-    made: set[str] = set()
+    outputs: set[str] = set()
     for name, stage in _pipeline().items():
         reads = any(key == param or key.startswith(f"{param}.") for param in stage.get("params", ()))
-        if reads or made & set(stage["deps"]):
+        if reads or outputs & set(stage["deps"]):
             again.append(name)
-            made |= set(stage.get("outs", ()))
+            outputs |= set(stage.get("outs", ()))
     return tuple(again)
 
 

@@ -99,7 +99,7 @@ def _check(options: argparse.Namespace) -> Answer:
     if options.against is not None:
         from tokenmill.analysis.against_library import compare
 
-        found, lines = compare(
+        result, lines = compare(
             options.tokenizer,
             options.pattern,
             options.against,
@@ -107,8 +107,8 @@ def _check(options: argparse.Namespace) -> Answer:
             options.text_separator,
             options.special or "as_text",
         )
-        return text(found, lines, EXIT_DONE if found["difference"] is None else EXIT_NO)
+        return text(result, lines, EXIT_DONE if result["difference"] is None else EXIT_NO)
     from tokenmill.features.convert.inspect import check_tokenizer, lines_of
 
-    found = check_tokenizer(options.tokenizer, options.pattern)
-    return text(found, lines_of(found, str(options.tokenizer)))
+    result = check_tokenizer(options.tokenizer, options.pattern)
+    return text(result, lines_of(result, str(options.tokenizer)))

@@ -34,19 +34,19 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
     tokens = {id: tokenizer.token_bytes(id) for id in tokenizer.ids}
     merged = None if model is None else with_own_ranks(model)
     oddities = of_document(document, tokens) + (of_model(merged) if merged else _of_others(document))
-    found: dict[str, list[str]] = {}
+    cases: dict[str, list[str]] = {}
     if path.suffix == ".tiktoken":
         steps = patterns.steps_of(pattern or "")
         if len(steps) == 1 and patterns.name_of(steps) is None:
-            found["text that the pattern does not match: kept here, dropped by tiktoken"] = unmatched(*steps)
+            cases["text that the pattern does not match: kept here, dropped by tiktoken"] = unmatched(*steps)
     else:
         file = file_of(path)
         content = read(file)
         as_read = read_document(content, str(file))
-        found = {**mended(content, as_read), "fields that nothing reads": unread_fields(as_read)}
-        found["splits by a text that looks like a regex: only that very text matches"] = _split_by_text(as_read)
-        found |= _from_beside(path, as_read)
-    oddities += [entry(what, examples) for what, examples in found.items() if examples]
+        cases = {**mended(content, as_read), "fields that nothing reads": unread_fields(as_read)}
+        cases["splits by a text that looks like a regex: only that very text matches"] = _split_by_text(as_read)
+        cases |= _from_beside(path, as_read)
+    oddities += [entry(what, examples) for what, examples in cases.items() if examples]
     return {
         "kind": "byte-level BPE" if model else document["model"]["type"],
         "engine": tokenizer.engine,
@@ -68,38 +68,44 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
     }
 
 
-def lines_of(found: dict[str, Any], place: str) -> list[str]:
+def lines_of(description: dict[str, Any], place: str) -> list[str]:
     """The result of `check_tokenizer` as lines for a terminal."""
-    specials = ", ".join(f"{text} = {id}" for text, id in list(found["special_tokens"].items())[:_N_SHOWN])
-    n_more = len(found["special_tokens"]) - _N_SHOWN
-    why = f", because {found['engine_reason']}" if found["engine_reason"] else ""
-    pattern = found["pattern"] or (
-        f"{len(found['steps'])} steps"
-        if found["steps"]
+    specials = ", ".join(f"{text} = {id}" for text, id in list(description["special_tokens"].items())[:_N_SHOWN])
+    n_more = len(description["special_tokens"]) - _N_SHOWN
+    why = f", because {description['engine_reason']}" if description["engine_reason"] else ""
+    pattern = description["pattern"] or (
+        f"{len(description['steps'])} steps"
+        if description["steps"]
         else "none"
-        if found["steps"] == []
-        else _kind(found["pre_tokenizer"])
+        if description["steps"] == []
+        else _kind(description["pre_tokenizer"])
     )
     lines = [
-        f"{place}: {found['kind']}",
-        f"  engine          {found['engine']}{why}",
-        f"  vocabulary      {found['vocab_size']:,} tokens, largest id {found['id_max']:,}, {found['n_merges']:,} merges"
-        + (f" for {found['n_merged_tokens']:,} tokens" if found["n_merged_tokens"] < found["n_merges"] else "")
-        + (", ignore_merges" if found["ignore_merges"] else ""),
-        f"  split           {pattern}" + (f", by {_SPLITTERS[found['splitter']]}" if found["splitter"] else ""),
-        f"  normalizer      {_kind(found['normalizer'])}",
+        f"{place}: {description['kind']}",
+        f"  engine          {description['engine']}{why}",
+        f"  vocabulary      {description['vocab_size']:,} tokens, largest id {description['id_max']:,}, "
+        f"{description['n_merges']:,} merges"
+        + (
+            f" for {description['n_merged_tokens']:,} tokens"
+            if description["n_merged_tokens"] < description["n_merges"]
+            else ""
+        )
+        + (", ignore_merges" if description["ignore_merges"] else ""),
+        f"  split           {pattern}"
+        + (f", by {_SPLITTERS[description['splitter']]}" if description["splitter"] else ""),
+        f"  normalizer      {_kind(description['normalizer'])}",
         f"  special tokens  {specials or 'none'}" + (f" and {n_more} more" if n_more > 0 else ""),
-        f"  digest          {found['digest']}",
+        f"  digest          {description['digest']}",
     ]
-    for oddity in found["oddities"]:
+    for oddity in description["oddities"]:
         examples = ", ".join(oddity["examples"])
         more = ", …" if oddity["n"] > len(oddity["examples"]) > 0 else ""
         lines.append(
             f"  odd             {oddity['what']} ({oddity['n']:,})" + (f": {examples}{more}" if examples else "")
         )
-    if not found["oddities"]:
+    if not description["oddities"]:
         lines.append("  odd             nothing")
-    return [*lines, *(f"  elsewhere       {one}" for one in found["elsewhere"])]
+    return [*lines, *(f"  elsewhere       {warning}" for warning in description["elsewhere"])]
 
 
 def _from_beside(path: Path, as_read: dict[str, Any]) -> dict[str, list[str]]:

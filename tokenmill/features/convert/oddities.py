@@ -21,7 +21,7 @@ def of_document(document: Mapping[str, Any], tokens: Mapping[int, bytes]) -> lis
     """The oddities of any tokenizer.json. Each entry has `what`, the number of cases `n`, and some `examples`."""
     added = document["added_tokens"]
     specials = [token["content"] for token in added if token["special"]]
-    found = [
+    oddities = [
         entry(
             "special tokens that look like text",
             [
@@ -41,18 +41,18 @@ def of_document(document: Mapping[str, Any], tokens: Mapping[int, bytes]) -> lis
         if document.get(section) is not None:
             kind = document[section].get("type")
             if kind != "ByteLevel":
-                found.append(
+                oddities.append(
                     {"what": f"{section} is not applied when encoding", "n": 1, "examples": [kind] if kind else []}
                 )
     if document.get("normalizer") not in (None, {"type": "Sequence", "normalizers": []}):
-        found.append(
+        oddities.append(
             {
                 "what": "text is normalized: decoding may give another text back",
                 "n": 1,
                 "examples": [document["normalizer"]["type"]],
             }
         )
-    return [one for one in found if one["n"]]
+    return [oddity for oddity in oddities if oddity["n"]]
 
 
 def of_model(model: Model) -> list[dict[str, Any]]:
@@ -60,15 +60,15 @@ def of_model(model: Model) -> list[dict[str, Any]]:
     missing = sorted(set(range(256)) - {token[0] for token in model.tokens.values() if len(token) == 1})
     unreachable, unusable = dead(model)
     n_pairs = len({(merge.left, merge.right) for merge in model.merges})
-    found = [
+    oddities = [
         entry("bytes without a token: text with them is an error", [f"0x{byte:02x}" for byte in missing]),
         entry("tokens that no text leads to", unreachable),
         entry("merges that no text uses", unusable),
         entry("merges of the same pair", range(len(model.merges) - n_pairs)),
     ]
     if model.add_prefix_space:
-        found.append({"what": "text gets a space in front, which decoding gives back", "n": 1, "examples": []})
-    return [one for one in found if one["n"]]
+        oddities.append({"what": "text gets a space in front, which decoding gives back", "n": 1, "examples": []})
+    return [oddity for oddity in oddities if oddity["n"]]
 
 
 def unmatched(regex: str) -> list[str]:
@@ -81,14 +81,14 @@ def unmatched(regex: str) -> list[str]:
     except Exception:  # noqa: BLE001 - the library raises nothing narrower for a regex that Oniguruma does not read
         return []
     characters = "".join(chr(code) for code in range(0x10000) if unicodedata.category(chr(code)) not in ("Cn", "Cs"))
-    found: dict[str, None] = {}
+    pieces: dict[str, None] = {}
     for text in (*PANEL.values(), *HARD.values(), characters):
         end = 0
-        for start, stop in [*(at for _, at in only_matches.pre_tokenize_str(text)), (len(text), len(text))]:
+        for start, stop in [*(span for _, span in only_matches.pre_tokenize_str(text)), (len(text), len(text))]:
             if end < start:
-                found[repr(text[end:start])[:_SHOWN_CHARACTERS_MAX]] = None
+                pieces[repr(text[end:start])[:_SHOWN_CHARACTERS_MAX]] = None
             end = stop
-    return [*found]
+    return [*pieces]
 
 
 def entry(what: str, examples: Iterable[Any]) -> dict[str, Any]:

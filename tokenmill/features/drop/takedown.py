@@ -115,42 +115,42 @@ class _Sought:
 def takedown(root: Path, params: Params) -> Takedown | None:
     """Finds what is left in the project at `root` of the documents that source.drop names; None without such documents. Raises
     CorpusError and ParamsError."""
-    asked = drop_list(root, params.source.drop, params.has_ids)
+    listed_lines = drop_list(root, params.source.drop, params.has_ids)
     dropped: Dropped = {}
     unread = []
     try:
         dropped = listed(read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE))
     except ValidationError as error:
         unread.append(f"the input files ({str(error).removesuffix('.')})")
-    if not asked.lines and not dropped:
+    if not listed_lines.lines and not dropped:
         return None
-    wanted = _Sought([asked, list_of_dropped(dropped)], dropped)
-    found = Takedown(len(asked.lines), unseen=unread)
-    _documents(found, root, wanted)
-    _quarantine(found, root, wanted)
-    _samples(found, root, params, wanted)
-    _units(found, root, params, wanted)
-    _cache(found, root, wanted)
-    _git(found, root, wanted)
-    _published(found, root)
-    return found
+    wanted = _Sought([listed_lines, list_of_dropped(dropped)], dropped)
+    remains = Takedown(len(listed_lines.lines), unseen=unread)
+    _documents(remains, root, wanted)
+    _quarantine(remains, root, wanted)
+    _samples(remains, root, params, wanted)
+    _units(remains, root, params, wanted)
+    _cache(remains, root, wanted)
+    _git(remains, root, wanted)
+    _published(remains, root)
+    return remains
 
 
-def _documents(found: Takedown, root: Path, wanted: _Sought) -> None:
-    for shard, some in wanted.dropped.items():
+def _documents(remains: Takedown, root: Path, wanted: _Sought) -> None:
+    for shard, documents in wanted.dropped.items():
         if is_url(shard) or (root / shard).exists():
-            n = f"{len(some):,} of the documents, the first in row {min(one.row for one in some)}"
+            n = f"{len(documents):,} of the documents, the first in row {min(document.row for document in documents)}"
             fix = "Delete them from the file, and run `tokenmill build`. If DVC tracks the file, `dvc add` it again"
-            found.add(shard, f"the input file has {n}", fix)
+            remains.add(shard, f"the input file has {n}", fix)
     index = root / TABLES_DIRECTORY / DOCUMENTS_FILE
     if index.exists() and _holds(index, wanted):
         what = "some have documents that the list names and the last build did not leave out"
-        found.add("the input files", what, "Run `tokenmill build`, and verify again")
-    elif not wanted.dropped and not found.unseen:
-        found.add("the input files", "", "")
+        remains.add("the input files", what, "Run `tokenmill build`, and verify again")
+    elif not wanted.dropped and not remains.unseen:
+        remains.add("the input files", "", "")
 
 
-def _quarantine(found: Takedown, root: Path, wanted: _Sought) -> None:
+def _quarantine(remains: Takedown, root: Path, wanted: _Sought) -> None:
     """Rejected documents have no digest that a line could name, so their bytes are searched for the ids."""
     path = root / QUARANTINE_DIRECTORY / QUARANTINE_FILE
     n = 0
@@ -160,10 +160,10 @@ def _quarantine(found: Takedown, root: Path, wanted: _Sought) -> None:
             for batch in file.iter_batches(columns=["raw"]):
                 n += sum(raw is not None and any(id in raw for id in ids) for raw in batch["raw"].to_pylist())
     what = f"{n:,} rejected documents contain an id of the list" if n else ""
-    found.add(f"{QUARANTINE_DIRECTORY}/{QUARANTINE_FILE}", what, "Delete them from the input files, and build")
+    remains.add(f"{QUARANTINE_DIRECTORY}/{QUARANTINE_FILE}", what, "Delete them from the input files, and build")
 
 
-def _samples(found: Takedown, root: Path, params: Params, wanted: _Sought) -> None:
+def _samples(remains: Takedown, root: Path, params: Params, wanted: _Sought) -> None:
     """The beginnings of documents that a tokenizer is tested with."""
     taken = params.tokenizer is not None
     fix = (
@@ -177,7 +177,7 @@ def _samples(found: Takedown, root: Path, params: Params, wanted: _Sought) -> No
         if path.exists():
             n = wanted.n_samples(_samples_in(path))
             what = f"{n:,} of its samples are beginnings of the documents" if n else ""
-            found.add(path.relative_to(root).as_posix(), what, fix if path in golden else "Run `tokenmill build`")
+            remains.add(path.relative_to(root).as_posix(), what, fix if path in golden else "Run `tokenmill build`")
 
 
 def _samples_in(path: Path) -> dict[str, str]:
@@ -193,10 +193,10 @@ def _samples_in(path: Path) -> dict[str, str]:
         return {}
 
 
-def _units(found: Takedown, root: Path, params: Params, wanted: _Sought) -> None:
+def _units(remains: Takedown, root: Path, params: Params, wanted: _Sought) -> None:
     folders = [path for path in (root / _UNITS).glob("??/*") if path.is_dir()]
     n_held = n_counts = 0
-    used = _used_counts(root, params) if any(_has_counts(one) for one in folders) else set()
+    used = _used_counts(root, params) if any(_has_counts(folder) for folder in folders) else set()
     for folder in folders:
         index = folder / UNIT_INDEX_FILE
         if index.exists():
@@ -210,11 +210,11 @@ def _units(found: Takedown, root: Path, params: Params, wanted: _Sought) -> None
         words.append(f"the documents are in {n_held:,} units of earlier builds")
     if n_counts:
         words.append(f"{n_counts:,} earlier counts may hold pieces of their text")
-    found.add(_UNITS, ", and ".join(words), f"Run `rm -rf {_UNITS}`: the next build recomputes what it needs")
+    remains.add(_UNITS, ", and ".join(words), f"Run `rm -rf {_UNITS}`: the next build recomputes what it needs")
     checkpoint = root / CHECKPOINT_DIRECTORY
     has_words = checkpoint.is_dir() and any(checkpoint.iterdir())
     what = "the checkpoint of an interrupted training may hold pieces of their text" if has_words else ""
-    found.add(CHECKPOINT_DIRECTORY, what, f"Run `rm -rf {CHECKPOINT_DIRECTORY}`")
+    remains.add(CHECKPOINT_DIRECTORY, what, f"Run `rm -rf {CHECKPOINT_DIRECTORY}`")
 
 
 def _used_counts(root: Path, params: Params) -> set[str]:
@@ -229,12 +229,12 @@ def _has_counts(folder: Path) -> bool:
     return any(folder.glob("counts.*"))
 
 
-def _cache(found: Takedown, root: Path, wanted: _Sought) -> None:
+def _cache(remains: Takedown, root: Path, wanted: _Sought) -> None:
     """The files in DVC's cache that nothing in the workspace uses: earlier versions of outputs and of tracked documents."""
     try:
         cache = cache_directory(root)
     except VersionsError as error:
-        found.add(
+        remains.add(
             "DVC's cache",
             f"it could not be looked at: {str(error).removesuffix('.')}",
             "Correct that, and verify again",
@@ -254,13 +254,13 @@ def _cache(found: Takedown, root: Path, wanted: _Sought) -> None:
             else "which may have them"
         )
         what = f"{n_unused:,} files of earlier versions, {held}"
-    found.unseen += [
+    remains.unseen += [
         f"the DVC remote {remote_name} (`dvc gc --workspace --cloud --remote {remote_name}`)"
         for remote_name in remote_names(root)
     ]
     name = cache.relative_to(root).as_posix() if cache.is_relative_to(root) else str(cache)
     fix = "Run `dvc gc --workspace` (with --cloud also in the remote): it deletes all versions but the present one"
-    found.add(f"DVC's cache ({name})", what, fix)
+    remains.add(f"DVC's cache ({name})", what, fix)
 
 
 def _used(root: Path, cache: Path) -> Iterator[str]:
@@ -290,24 +290,24 @@ def _holds(path: Path, wanted: _Sought) -> bool:
         return False
 
 
-def _git(found: Takedown, root: Path, wanted: _Sought) -> None:
+def _git(remains: Takedown, root: Path, wanted: _Sought) -> None:
     """The files of documents and of samples that a commit has."""
     places = [
         RAW_DIRECTORY,
-        *(one for one in wanted.dropped if not is_url(one)),
+        *(name for name in wanted.dropped if not is_url(name)),
         f"{TOKENIZER_DIRECTORY}/{GOLDEN_FILE}",
     ]
     added = ("--name-only", "--diff-filter=A", "--no-renames")
     try:
         listed = git(root, "log", "--all", "--format=", *added, "-z", "--relative", "--", *places)
     except VersionsError as error:  # such as outside of git
-        found.unseen.append(f"git's history ({str(error).removesuffix('.')})")
+        remains.unseen.append(f"git's history ({str(error).removesuffix('.')})")
         return
-    known = sorted({one.strip("\n") for one in listed.split("\0")} - {""})
-    known = [one for one in known if Path(one).name not in (".gitignore", ".gitkeep") and not one.endswith(".dvc")]
+    known = sorted({name.strip("\n") for name in listed.split("\0")} - {""})
+    known = [name for name in known if Path(name).name not in (".gitignore", ".gitkeep") and not name.endswith(".dvc")]
     what = f"commits have {_first(known)}" if known else ""
     fix = "Rewrite the history without the file (`git filter-repo --invert-paths --path FILE`), and push it by force"
-    found.add("git's history", what, fix)
+    remains.add("git's history", what, fix)
 
 
 def _first(names: Sequence[str]) -> str:
@@ -316,21 +316,21 @@ def _first(names: Sequence[str]) -> str:
     return f"{', '.join(names[:_N_SHOWN_MAX])}{more}"
 
 
-def _published(found: Takedown, root: Path) -> None:
+def _published(remains: Takedown, root: Path) -> None:
     fix = (
         "Those made before have the documents: delete their tags, then `dvc gc --workspace --cloud`; tell who took them"
     )
     try:
         tags = [line for line in lines(root, "tag", "--list") if _VERSION.search(line)]
-        found.add("published versions", _first(tags), fix)
+        remains.add("published versions", _first(tags), fix)
     except VersionsError as error:
-        found.unseen.append(f"published versions ({str(error).removesuffix('.')})")
+        remains.unseen.append(f"published versions ({str(error).removesuffix('.')})")
     path = root / UPLOADS_FILE
     try:
         uploads: Any = read_json(path) if path.exists() else {}
         urls = [str(url) for upload in uploads.values() for url in upload["urls"]]
     except (ValueError, KeyError, TypeError, AttributeError):
-        found.unseen.append(f"uploaded datasets ({UPLOADS_FILE} cannot be read)")
+        remains.unseen.append(f"uploaded datasets ({UPLOADS_FILE} cannot be read)")
         return
     fix = "Those made before have the documents: delete them (`tokenmill gc PLACE`)"
-    found.add("uploaded datasets", _first(urls), fix)
+    remains.add("uploaded datasets", _first(urls), fix)

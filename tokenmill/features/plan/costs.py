@@ -75,20 +75,20 @@ def estimate_costs(work: Work, sample: Sample | None, copies: int) -> Costs:
     output is stored besides the unit store; 0 if files are hard links."""
     params, sources = work.project.params, work.project.params.document_sources()
     encodes, n_units = work.stages["encode"].would_run, max(work.stages["count"].n_units_todo or 1, 1)
-    found = estimate_dataset(sample if work.stages["encode"].todo else None, work.finished, work.earlier)
-    text_bytes = found["text_bytes"].point
+    dataset = estimate_dataset(sample if work.stages["encode"].todo else None, work.finished, work.earlier)
+    text_bytes = dataset["text_bytes"].point
     distinct = estimate_distinct(sample, work.counted, text_bytes, text_bytes * work.share("count") / n_units)
-    tokens_of = tokens_of_sources(sample, work.shards, found["tokens"].point, work.built)
+    tokens_of = tokens_of_sources(sample, work.shards, dataset["tokens"].point, work.built)
     id_max = sample.id_max if sample else work.id_max
     rates = sample.sets if sample else NO_SETS
-    sets = estimate_sets(found, params.encode, sources, tokens_of, rates, id_type(id_max).bit_width // 8)
+    sets = estimate_sets(dataset, params.encode, sources, tokens_of, rates, id_type(id_max).bit_width // 8)
     if params.encode.set_formats(sources):
-        found["sets_bytes"] = sets.n_bytes if encodes else exactly(work.sets_bytes)
-    found["distinct"] = distinct.n
+        dataset["sets_bytes"] = sets.n_bytes if encodes else exactly(work.sets_bytes)
+    dataset["distinct"] = distinct.n
     # Parts of documents that stay are not written again.
-    is_done = min(work.finished.tokens / max(found["tokens"].point, 1), 1.0)
+    is_done = min(work.finished.tokens / max(dataset["tokens"].point, 1), 1.0)
     new_bytes = Estimate(sets.n_bytes.low * (1 - is_done), sets.n_bytes.point, sets.n_bytes.high)
-    known = _Known(work, sample, id_max, found, distinct, sets._replace(n_bytes=new_bytes) if encodes else Sets())
+    known = _Known(work, sample, id_max, dataset, distinct, sets._replace(n_bytes=new_bytes) if encodes else Sets())
     outputs, store = _disk(known)
     spilled, buckets = _spilled(work, distinct), known.sets.buckets
     seconds = dict(_seconds(known))
@@ -100,8 +100,8 @@ def estimate_costs(work: Work, sample: Sample | None, copies: int) -> Costs:
     )  # of conversations, their samples
     done, done_bytes = work.finished.documents, work.finished.text_bytes
     costs = {
-        "documents": found["documents"].without(done) * rows_of_one + exactly(done),
-        "text_bytes": found["text_bytes"].without(done_bytes) * is_written + exactly(done_bytes),
+        "documents": dataset["documents"].without(done) * rows_of_one + exactly(done),
+        "text_bytes": dataset["text_bytes"].without(done_bytes) * is_written + exactly(done_bytes),
         "disk_bytes": outputs * (1 + copies) + store,
         "dvc_cache_bytes": outputs * copies,
         "spill_bytes": spilled.or_more(buckets),
@@ -110,13 +110,13 @@ def estimate_costs(work: Work, sample: Sample | None, copies: int) -> Costs:
     }
     learned_bytes = distinct.n_bytes.high if work.learns else 0.0
     refused = many_epochs(params.encode, sources, tokens_of)
-    return Costs(found | costs | seconds, learned_bytes, spilled.high, buckets.high, refused)
+    return Costs(dataset | costs | seconds, learned_bytes, spilled.high, buckets.high, refused)
 
 
 def _disk(known: _Known) -> tuple[Estimate, Estimate]:
     """Bytes of new outputs, and of what the unit store keeps besides them."""
     work, sample, _, dataset, distinct, sets = known
-    stages, asked = work.stages, work.project.params.train_vocab
+    stages, train_vocab = work.stages, work.project.params.train_vocab
     outputs = dataset["output_bytes"].without(work.finished.output_bytes) + sets.n_bytes
     store = sets.beside
     if stages["count"].would_run and sample:
@@ -124,7 +124,7 @@ def _disk(known: _Known) -> tuple[Estimate, Estimate]:
         outputs += distinct.n * distinct.file_byte
         store += distinct.n_unit * distinct.file_byte * n_units * (2 if n_units > _SUMMED_AT_ONCE_MAX else 1)
     if stages["train-vocab"].would_run and sample:
-        sizes = (asked.vocab_size, *asked.vocab_sizes)
+        sizes = (train_vocab.vocab_size, *train_vocab.vocab_sizes)
         n_bytes = sample.tokenizer_bytes * (sum(sizes) / sizes[0] if work.learns else 1) + _GOLDEN_BYTES
         outputs += around(n_bytes, n_bytes * 0.15)
         store += exactly(n_bytes * _LEARNED_SHARE * work.learns)

@@ -79,22 +79,24 @@ def estimate_dataset(
         for stratum in strata
     ]
     pairs = list(zip(strata, before, strict=True))
-    texts = [_scaled(one, lambda excerpt: excerpt.text_bytes, of, of.text_bytes) for one, of in pairs]
-    found = {
-        "documents": _sum(_scaled(one, lambda excerpt: excerpt.n_documents, of, of.documents) for one, of in pairs),
+    texts = [_scaled(stratum, lambda excerpt: excerpt.text_bytes, of, of.text_bytes) for stratum, of in pairs]
+    estimates = {
+        "documents": _sum(
+            _scaled(stratum, lambda excerpt: excerpt.n_documents, of, of.documents) for stratum, of in pairs
+        ),
         "text_bytes": _sum(texts),
     }
-    unseen = [_unseen(one, text) for one, text in zip(strata, texts, strict=True)]
+    unseen = [_unseen(stratum, text) for stratum, text in zip(strata, texts, strict=True)]
     unsure = _FLOOR_TOKENS + (_FLOOR_LEARNED if sample and sample.is_other else 0)
     for name, floor, observed in (
         ("tokens", unsure, [stratum.tokens for stratum in strata]),
         ("output_bytes", unsure + _FLOOR_OUTPUT, [stratum.files for stratum in strata]),
     ):
         parts = zip(texts, observed, unseen, strict=True)
-        whole = _sum(_product(text, _ratio(some, share)) for text, some, share in parts)
+        whole = _sum(_product(text, _ratio(observations, share)) for text, observations, share in parts)
         floor *= whole.point * max(unseen, default=0.0)
-        found[name] = around(whole.point, whole.point - whole.low + floor)
-    return {name: found[name] + exactly(n) for name, n in finished._asdict().items()}
+        estimates[name] = around(whole.point, whole.point - whole.low + floor)
+    return {name: estimates[name] + exactly(n) for name, n in finished._asdict().items()}
 
 
 def _scaled(stratum: Stratum, measure: Callable[[Excerpt], int], earlier: EarlierTotals, known: float) -> Estimate:
@@ -102,12 +104,12 @@ def _scaled(stratum: Stratum, measure: Callable[[Excerpt], int], earlier: Earlie
     rest_bytes = stratum.file_bytes - earlier.file_bytes
     if rest_bytes <= 0:
         return exactly(known)
-    n_read = stratum.total(lambda one: one.shard.n_bytes if one.is_whole else one.file_bytes)
+    n_read = stratum.total(lambda excerpt: excerpt.shard.n_bytes if excerpt.is_whole else excerpt.file_bytes)
     unread = max(1 - n_read / max(stratum.file_bytes, 1), 0.0)
     ratio = _ratio([Observed(excerpt.file_bytes, measure(excerpt)) for excerpt in stratum.excerpts], unread)
     # The standard deviation of a difference of two uniform errors.
     blur = _Z * math.hypot(*(excerpt.blur_bytes for excerpt in stratum.excerpts)) / math.sqrt(6)
-    blur /= max(stratum.total(lambda one: one.file_bytes), 1)
+    blur /= max(stratum.total(lambda excerpt: excerpt.file_bytes), 1)
     half = ratio.high - ratio.point + ratio.point * (blur + _FLOOR_TEXT * min(2 * unread, 1))
     return around(ratio.point * rest_bytes, half * rest_bytes) + exactly(known)
 
@@ -126,13 +128,13 @@ def _ratio(observed: Sequence[Observed], unseen: float) -> Estimate:
     >>> _ratio([Observed(1, 2), Observed(1, 2)], 1.0)
     Estimate(low=2.0, point=2.0, high=2.0)
     """
-    n, whole = len(observed), sum(one.of for one in observed)
+    n, whole = len(observed), sum(observation.of for observation in observed)
     if not whole:
         return exactly(0)
-    ratio = sum(one.n for one in observed) / whole
+    ratio = sum(observation.n for observation in observed) / whole
     if n < 2:
         return around(ratio, _Z * _ALONE * ratio * math.sqrt(unseen))
-    spread = sum((one.n - ratio * one.of) ** 2 for one in observed) * n / (n - 1)
+    spread = sum((observation.n - ratio * observation.of) ** 2 for observation in observed) * n / (n - 1)
     return around(ratio, _quantile(n - 1) * math.sqrt(unseen * spread) / whole)
 
 

@@ -120,13 +120,13 @@ def take_sample(work: Work, scratch: Path, size: SampleSize) -> Sample | None:
     n_read = sum(batch.text_bytes for stratum in strata for excerpt in stratum.excerpts for batch in excerpt.batches)
     seconds = defaultdict(float, read=_rate(start_s, n_read))
     halves = _halves(strata, size)
-    chosen = [one for half in halves for one in half]
+    chosen = [drawn for half in halves for drawn in half]
     sample = Sample(
         strata,
         n_read,
         _text_bytes(chosen),
-        sum(len(one.batch.texts) for one in chosen),
-        max((pc.max(pc.binary_length(one.batch.texts)).as_py() or 0 for one in chosen), default=0),
+        sum(len(drawn.batch.texts) for drawn in chosen),
+        max((pc.max(pc.binary_length(drawn.batch.texts)).as_py() or 0 for drawn in chosen), default=0),
         work.learns,
         seconds,
     )
@@ -238,22 +238,22 @@ def _encode(
     units: list[EncodedUnit] = []
     tokenizer = encoder.tokenizer
     counts, counts_path = TokenCounts(tokenizer.id_max), scratch / UNIT_COUNTS_FILE
-    for special in {one.stratum.special for one in chosen}:
+    for special in {drawn.stratum.special for drawn in chosen}:
         tokenizer.encode_batch(["a"], threads=1, special=special)  # makes the encoder before timing
     encode_s = validate_s = 0.0
-    for stratum, some in _files(chosen):
+    for stratum, of_stratum in _files(chosen):
         folder = Path(mkdtemp(dir=scratch))
-        shard = some[0].excerpt.shard
+        shard = of_stratum[0].excerpt.shard
         unit = Unit(stratum.name, stratum.name, (Piece(shard, None, UNREAD),))
         files = UnitFiles(unit, encoder, folder, project.memory.limits)
         start_s = time.perf_counter()
         with ExitStack() as stack:
             files.open(stack, None, None)
-            for one in some:
-                n_tokens = sum(_added(files, one))
-                stratum.tokens.append(Observed(one.batch.text_bytes, n_tokens))
+            for drawn in of_stratum:
+                n_tokens = sum(_added(files, drawn))
+                stratum.tokens.append(Observed(drawn.batch.text_bytes, n_tokens))
         none_left_out = GoodDocuments(unit, project.params.source, project.memory.limits, advance_nothing, {})
-        facts = files.finish(none_left_out, [sum(len(one.batch.texts) for one in some)])
+        facts = files.finish(none_left_out, [sum(len(drawn.batch.texts) for drawn in of_stratum)])
         sample.written_bytes += facts.text_bytes
         sample.n_rows += sum(facts.piece_rows)
         encode_s += time.perf_counter() - start_s
@@ -261,12 +261,12 @@ def _encode(
         ends = encoder.begin_id, encoder.end_id
         judge = Judge(tokenizer, *ends, stratum.special == "allow", True, {}, encoder.chat)
         tokens = _counted(read_tokens(folder / TOKENS_FILE), counts)
-        documents = (one.batch for one in some)
+        documents = (drawn.batch for drawn in of_stratum)
         expected = documents if encoder.chat is None else samples_in(documents, [stratum.name], encoder.chat)
         for span in aligned(expected, [stratum.name], tokens):
             check_span(span, judge)
         validate_s += time.perf_counter() - start_s
-        stratum.files.append(Observed(_text_bytes(some), (folder / TOKENS_FILE).stat().st_size))
+        stratum.files.append(Observed(_text_bytes(of_stratum), (folder / TOKENS_FILE).stat().st_size))
         sample.index_bytes += (folder / UNIT_INDEX_FILE).stat().st_size
         name = folder.name
         paths = folder / TOKENS_FILE, folder / UNIT_INDEX_FILE
@@ -279,13 +279,13 @@ def _encode(
     return units
 
 
-def _added(files: UnitFiles, one: _Drawn) -> Iterator[int]:
+def _added(files: UnitFiles, drawn: _Drawn) -> Iterator[int]:
     """Adds a batch, as a build does it, and gives the numbers of its tokens."""
-    with _naming(one):
-        samples = iter([one.batch]) if files.encoder.chat is None else files.encoder.chat.samples(one.batch)
-    for some in samples:
-        with _naming(one._replace(batch=some)):
-            yield files.add(some)
+    with _naming(drawn):
+        samples = iter([drawn.batch]) if files.encoder.chat is None else files.encoder.chat.samples(drawn.batch)
+    for part in samples:
+        with _naming(drawn._replace(batch=part)):
+            yield files.add(part)
 
 
 def _files(chosen: Sequence[_Drawn]) -> Iterator[tuple[Stratum, list[_Drawn]]]:
@@ -306,14 +306,14 @@ def _counted(batches: Iterable[pa.RecordBatch], counts: TokenCounts) -> Iterator
 
 
 @contextmanager
-def _naming(one: _Drawn) -> Iterator[None]:
+def _naming(drawn: _Drawn) -> Iterator[None]:
     """Makes errors of the block, which encodes a batch, name the document's file and row."""
     try:
         yield
     except ChatError as error:
-        raise CorpusError(*error.inside(one.excerpt.place(one.batch, error.index)), code=error.code) from None
+        raise CorpusError(*error.inside(drawn.excerpt.place(drawn.batch, error.index)), code=error.code) from None
     except SpecialTokenError as error:
-        place = one.excerpt.place(one.batch, error.index)
+        place = drawn.excerpt.place(drawn.batch, error.index)
         raise SpecialTokenError(error.index, error.byte_offset, error.token, place) from None
 
 

@@ -132,14 +132,17 @@ def allot(there: Sequence[int], weights: Sequence[float], n: int) -> list[int]:
 def _strata(shards: Mapping[Shard, int]) -> list[Stratum]:
     """Groups the shards by format and source. Beyond a limit, the smaller groups are merged, one per policy of special tokens."""
     groups: dict[tuple[str, SpecialTokensInText], list[Shard]] = {}
-    for shard in (one for one, n_bytes in shards.items() if n_bytes):
+    for shard in (shard for shard, n_bytes in shards.items() if n_bytes):
         assert shard.source is not None
         name = f"{source_name(shard) or '.'} {shard.kind.suffix}"
         groups.setdefault((name, shard.source.special_tokens_in_text), []).append(shard)
     ordered = sorted(groups, key=lambda key: (-sum(shards[group] for group in groups[key]), key))
     for name, special in ordered[_STRATA_MAX - 1 :]:
         groups.setdefault((f"the rest, {special}", special), []).extend(groups.pop((name, special)))
-    return [Stratum(name, some, sum(shards[one] for one in some), special) for (name, special), some in groups.items()]
+    return [
+        Stratum(name, of_group, sum(shards[shard] for shard in of_group), special)
+        for (name, special), of_group in groups.items()
+    ]
 
 
 def _read(shard: Shard, reader: Reader, text_bytes_max: int, rng: random.Random) -> Excerpt | None:
@@ -166,15 +169,15 @@ def _read(shard: Shard, reader: Reader, text_bytes_max: int, rng: random.Random)
         if part is not None:
             deque(reader.batches(shard, _placed(shard, part)), maxlen=0)  # raises the same error with the true row
         raise
-    some = batches if is_at_end else _between_blocks(batches)
+    read_batches = batches if is_at_end else _between_blocks(batches)
     return Excerpt(
         shard,
         part,
         batches,
         is_whole=is_at_end and part is None,
-        file_bytes=whole_bytes if is_at_end else sum(batch.file_bytes for batch in some),
-        text_bytes=sum(batch.text_bytes for batch in some),
-        n_documents=sum(len(batch.texts) for batch in some),
+        file_bytes=whole_bytes if is_at_end else sum(batch.file_bytes for batch in read_batches),
+        text_bytes=sum(batch.text_bytes for batch in read_batches),
+        n_documents=sum(len(batch.texts) for batch in read_batches),
         blur_bytes=0 if is_at_end or not shard.kind.compression else _COMPRESSED_READ_BYTES,
     )
 

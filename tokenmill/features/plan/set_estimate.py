@@ -92,18 +92,18 @@ def tokens_of_sources(
     if sample is None and built:
         return built
     rates: dict[Shard, float] = {}
-    for one in sample.strata if sample else ():
-        n_encoded = sum(batch.of for batch in one.tokens)
-        if n_encoded and one.file_bytes:
-            rate = one.text_bytes / one.file_bytes * sum(batch.n for batch in one.tokens) / n_encoded
-            rates |= dict.fromkeys(one.shards, rate)
+    for stratum in sample.strata if sample else ():
+        n_encoded = sum(batch.of for batch in stratum.tokens)
+        if n_encoded and stratum.file_bytes:
+            rate = stratum.text_bytes / stratum.file_bytes * sum(batch.n for batch in stratum.tokens) / n_encoded
+            rates |= dict.fromkeys(stratum.shards, rate)
     mean = sum(rates.values()) / len(rates) if rates else 1.0
-    found: dict[str | None, float] = {}
+    n_bytes_of: dict[str | None, float] = {}
     for shard in shards:
         name = None if shard.source is None else shard.source.name
-        found[name] = found.get(name, 0.0) + shard.n_bytes * rates.get(shard, mean)
-    whole = sum(found.values())
-    return {name: tokens * n / max(whole, 1) for name, n in found.items()}
+        n_bytes_of[name] = n_bytes_of.get(name, 0.0) + shard.n_bytes * rates.get(shard, mean)
+    whole = sum(n_bytes_of.values())
+    return {name: tokens * n / max(whole, 1) for name, n in n_bytes_of.items()}
 
 
 def many_epochs(params: Encode, sources: Sequence[DocumentSource], tokens_of: Mapping[str | None, float]) -> list[str]:
@@ -111,12 +111,12 @@ def many_epochs(params: Encode, sources: Sequence[DocumentSource], tokens_of: Ma
     if not params.set_formats(sources):
         return []
     share = next(iter(params.splits.values()), 1.0)
-    found = [
+    epochs_of = [
         (source, source.tokens / max(tokens_of.get(source.name, 0.0) * share, 1)) for source in sources if source.tokens
     ]
     return [
-        f"sources.{one.name}.tokens: {one.tokens:,} are about {epochs:,.0f} epochs of the source; allowed: at most "
+        f"sources.{source.name}.tokens: {source.tokens:,} are about {epochs:,.0f} epochs of the source; allowed: at most "
         f"{EPOCHS_MAX:,} epochs. Lower it, or add documents."
-        for one, epochs in found
+        for source, epochs in epochs_of
         if epochs > EPOCHS_MAX * 1.5  # the estimate is not exact
     ]

@@ -158,7 +158,11 @@ def find_work(root: Path, params: Params) -> Work:
     stages = {name: StageWork(name, bool(why), as_words(why)) for name, why in reasons.items()}
     counted: dict[str, CountFacts] = {}
     if params.tokenizer is None:  # otherwise count has no units
-        counted = {one.task.name: one.done.facts for one in look_at_count(project) if one.done is not None}
+        counted = {
+            looked_at.task.name: looked_at.done.facts
+            for looked_at in look_at_count(project)
+            if looked_at.done is not None
+        }
         stages["count"] = _with_units(stages["count"], project.units, set(counted))
     why_replaced = [why for why in reasons["train-vocab"] if why.has_effect or why.kind == "output"]
     tokenizer = _tokenizer(root, params, why_replaced)
@@ -169,16 +173,18 @@ def find_work(root: Path, params: Params) -> Work:
     if not reasons["encode"]:
         finished = _of_shards((manifest or read_manifest(root / TOKENS_DIRECTORY)).shards)
     elif tokenizer is not None and (not why_replaced or (params.tokenizer is not None and params.encode.chat is None)):
-        found = look_at_encode(project)
-        encoded = {one.task.name: one for one in found if one.done is not None}
-        finished = _sums([one.done for one in encoded.values() if one.done is not None])
+        looked = look_at_encode(project)
+        encoded = {looked_at.task.name: looked_at for looked_at in looked if looked_at.done is not None}
+        finished = _sums([looked_at.done for looked_at in encoded.values() if looked_at.done is not None])
         if manifest is not None:
-            taken_over = _taken_over(manifest, {one.task.key: one.task.name for one in found if one.done is None})
+            taken_over = _taken_over(
+                manifest, {looked_at.task.key: looked_at.task.name for looked_at in looked if looked_at.done is None}
+            )
             finished = finished.plus(_of_shards(taken_over.values()))
     finished_names = encoded.keys() | taken_over.keys()
     stages["encode"] = _with_units(stages["encode"], project.units, finished_names)
     checked = {shard.unit for shard in manifest.shards} if manifest else set()  # by validate
-    again = {name for name, one in encoded.items() if one.task.key in checked}
+    again = {name for name, looked_at in encoded.items() if looked_at.task.key in checked}
     stages["validate"] = _with_units(stages["validate"], project.units, again)
     return Work(
         project,
@@ -196,7 +202,7 @@ def _reasons(project: Project) -> dict[str, list[Cause]]:
     """The causes for which each stage of dvc.yaml would run; empty if it would not. Raises what a build raises for inputs that DVC
     would not see."""
     root, params, shards = project.root, project.params, list(project.corpus.sha256)
-    found: dict[str, list[Cause]] = {}
+    causes: dict[str, list[Cause]] = {}
     paths = [
         (root / OBJECTS_FILE if isinstance(shard.path, StoredObject) else shard.path).absolute() for shard in shards
     ]
@@ -211,16 +217,16 @@ def _reasons(project: Project) -> dict[str, list[Cause]]:
         with dvc_stage.opened(root, name, {}) as stage:
             refuse_unseen(root, params, shards, stage, name)
             if stage.is_frozen:
-                found[name] = []
+                causes[name] = []
                 continue
-            changes = inputs_that_stay(stage.changes(paths if reads else ()), found)
-        more = []
+            changes = inputs_that_stay(stage.changes(paths if reads else ()), causes)
+        of_documents = []
         if reads:
             words = str(input_changes(earlier_inputs(root, name), shards, lambda _: project.corpus.sha256))
-            more = [Cause("documents", words)] if words else []
-        why = causes_of(name, changes, root, params, of_code.get(name), lambda _: None, more)
-        found[name] = why + follows(name, why, stages_to_follow(before, found))
-    return found
+            of_documents = [Cause("documents", words)] if words else []
+        why = causes_of(name, changes, root, params, of_code.get(name), lambda _: None, of_documents)
+        causes[name] = why + follows(name, why, stages_to_follow(before, causes))
+    return causes
 
 
 def _with_units(work: StageWork, units: Sequence[Unit], finished: Set[str]) -> StageWork:
@@ -246,7 +252,7 @@ def _earlier(
         return {}
     is_known = manifest is not None and not any(reason.decides_documents for reason in reasons)
     before = _units_of_the_dataset(project, manifest) if manifest is not None and is_known else {}
-    found: dict[Shard, EarlierTotals] = {}
+    totals: dict[Shard, EarlierTotals] = {}
     for unit in project.units:
         facts = counted.get(unit.name)
         known = before.get(tuple(starts_of(unit))) if facts is None else (facts.n_documents, facts.text_bytes)
@@ -256,8 +262,8 @@ def _earlier(
         for piece in unit.pieces:
             share = piece.n_bytes / max(unit.n_bytes, 1)
             read = EarlierTotals(piece.n_bytes, n_documents * share, text_bytes * share)
-            found[piece.shard] = found.get(piece.shard, EarlierTotals()).plus(read)
-    return found
+            totals[piece.shard] = totals.get(piece.shard, EarlierTotals()).plus(read)
+    return totals
 
 
 def _units_of_the_dataset(project: Project, manifest: Manifest) -> dict[tuple[tuple[str, int], ...], tuple[int, int]]:
@@ -291,12 +297,12 @@ def _tokenizer(root: Path, params: Params, reasons: Sequence[Cause]) -> Tokenize
 
 def _sums(encoded: Sequence[Done[EncodeFacts]]) -> Finished:
     """The sums over encoded units."""
-    facts = [one.facts for one in encoded]
+    facts = [result.facts for result in encoded]
     return Finished(
         sum(sum(unit_facts.piece_rows) for unit_facts in facts),
         sum(unit_facts.n_tokens for unit_facts in facts),
         sum(unit_facts.text_bytes for unit_facts in facts),
-        sum(one.files[TOKENS_FILE].n_bytes for one in encoded),
+        sum(result.files[TOKENS_FILE].n_bytes for result in encoded),
     )
 
 

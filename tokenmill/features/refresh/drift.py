@@ -44,25 +44,25 @@ class Drift:
 
     def past(self, limits: Refresh) -> list[str]:
         """A sentence for each limit that is exceeded. Text and scripts are judged from `limits.drift_bytes_min` on."""
-        found = []
+        sentences = []
         is_enough = self.text_bytes >= limits.drift_bytes_min
         if is_enough and abs(self.change) > limits.drift_max:
-            found.append(
+            sentences.append(
                 f"bytes per token: {self.bytes_per_token:.4f}, the tokenizer's card has {self.bytes_per_token_card:.4f} "
                 f"({self.change:+.1%}; refresh.drift_max is {limits.drift_max:.1%})"
             )
         if is_enough and sum(self.new_scripts.values()) > limits.new_scripts_max:
             scripts = ", ".join(f"{script} {share:.1%}" for script, share in self.new_scripts.items())
-            found.append(
+            sentences.append(
                 f"scripts that the tokenizer's corpus did not have: {scripts} of the characters "
                 f"(refresh.new_scripts_max is {limits.new_scripts_max:.1%})"
             )
         if self.quarantine_share > limits.quarantine_max:
-            found.append(
+            sentences.append(
                 f"in the quarantine: {self.n_bad:,} of {self.n_bad + self.n_documents:,} documents "
                 f"({self.quarantine_share:.1%}; refresh.quarantine_max is {limits.quarantine_max:.1%})"
             )
-        return found
+        return sentences
 
     def note(self, limits: Refresh) -> str | None:
         """A sentence that says that there is too little new text to judge; None if there is enough, or no new document."""
@@ -123,9 +123,9 @@ def _sums(tokens: Path, file: OutputShard, added: Set[str]) -> tuple[int, int, i
     is_new = pa.array([new for new, rows in zip(are_new, file.rows, strict=True) for _ in range(rows.n_rows)])
     n_documents = n_tokens = text_bytes = first = 0
     for batch in read_tokens(tokens / file.name):
-        found = batch.filter(is_new.slice(first, batch.num_rows))
+        new_rows = batch.filter(is_new.slice(first, batch.num_rows))
         first += batch.num_rows
-        n_documents += found.num_rows
-        n_tokens += pc.sum(pc.list_value_length(found["input_ids"])).as_py() or 0
-        text_bytes += pc.sum(found["n_bytes"]).as_py() or 0
+        n_documents += new_rows.num_rows
+        n_tokens += pc.sum(pc.list_value_length(new_rows["input_ids"])).as_py() or 0
+        text_bytes += pc.sum(new_rows["n_bytes"]).as_py() or 0
     return n_documents, n_tokens, text_bytes

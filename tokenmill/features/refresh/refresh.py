@@ -173,13 +173,15 @@ def train_candidate(build: Build) -> list[str]:
         for shard in build.shards
         for batch in good_batches(shard, params.source, filters)
     )
-    found = compare(Tokenizer.load(root / TOKENIZER_DIRECTORY), Tokenizer.load(root / CANDIDATE_DIRECTORY), documents)
+    comparison = compare(
+        Tokenizer.load(root / TOKENIZER_DIRECTORY), Tokenizer.load(root / CANDIDATE_DIRECTORY), documents
+    )
     with write_atomic(root / CANDIDATE_DIRECTORY / "comparison.json") as path:
-        path.write_text(json.dumps(found.as_json(), indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(comparison.as_json(), indent=1) + "\n", encoding="utf-8")
     return [
         f"refresh: a candidate trained on all documents is in {CANDIDATE_DIRECTORY}; the tokenizer in use stays.",
         "the tokenizer in use beside the candidate:",
-        *lines_of(found),
+        *lines_of(comparison),
     ]
 
 
