@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow.compute as pc
 
 from tokenmill import _core
@@ -30,9 +29,9 @@ from tokenmill.report.measures import by_vocab_size, coverage, gini, lengths, ra
 from tokenmill.report.panel import panel_of
 from tokenmill.report.references import load_references
 from tokenmill.report.sample import DocumentSample
-from tokenmill.report.table_frame import scan_table
 from tokenmill.report.totals import Tables, read_tables, sums_by_source
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.checked_parquet import read_table
 from tokenmill_reader.description import info
 
 OWN = "this build"
@@ -257,16 +256,16 @@ def _curve(tokenizer: Tokenizer, tables: Tables | None, text_bytes: int) -> list
 
 def _special_texts(sample: DocumentSample, tokenizer: Tokenizer) -> dict[str, dict[str, int]]:
     """How often each special token's text occurs in the sampled documents, by source, without zeros."""
+    found: dict[str, dict[str, int]] = {}
     tokens = [*tokenizer.special_tokens]
-    tokens = [tokens[i] for i in _core.TextFinder(tokens).occurring(sample.texts.drop_null().to_pylist())]
-    n_times = (
-        pl.col("text").str.count_matches(token, literal=True).sum().alias(str(i)) for i, token in enumerate(tokens)
-    )
-    sources = (
-        pl.DataFrame({"source": sample.sources, "text": sample.texts}).group_by("source").agg(*n_times).sort("source")
-    )
-    by_token = {source: dict(zip(tokens, n_times, strict=True)) for source, *n_times in sources.iter_rows()}
-    return {source: {token: n for token, n in of.items() if n} for source, of in by_token.items() if any(of.values())}
+    for token in (tokens[i] for i in _core.TextFinder(tokens).occurring(sample.texts.drop_null().to_pylist())):
+        n = pc.count_substring(sample.texts, token)
+        for source, count in zip(
+            sample.sources.filter(pc.greater(n, 0)).to_pylist(), n.filter(pc.greater(n, 0)).to_pylist(), strict=True
+        ):
+            of = found.setdefault(source, {})
+            of[token] = of.get(token, 0) + count
+    return dict(sorted(found.items()))
 
 
 def _quarantined(path: Path) -> list[dict[str, Any]]:
@@ -274,9 +273,18 @@ def _quarantined(path: Path) -> list[dict[str, Any]]:
     of the first one. The row of a damaged file is None."""
     if not path.exists():
         return []
-    reasons = scan_table(path).group_by("reason").agg(pl.count("number").alias("documents"), pl.first("shard", "row"))
-    first = reasons.sort("documents", "reason", descending=[True, False]).head(_N_REASONS)
-    return first.collect(engine="streaming").to_dicts()
+    rows = read_table(path, columns=["shard", "row", "reason"])
+    first = [("shard", "first"), ("row", "first", pc.ScalarAggregateOptions(skip_nulls=False)), ("reason", "count")]
+    found = rows.group_by("reason", use_threads=False).aggregate(first).to_pylist()
+    return [
+        {
+            "reason": one["reason"],
+            "documents": one["reason_count"],
+            "shard": one["shard_first"],
+            "row": one["row_first"],
+        }
+        for one in sorted(found, key=lambda one: (-one["reason_count"], one["reason"]))[:_N_REASONS]
+    ]
 
 
 def _rounded(value: Any) -> Any:

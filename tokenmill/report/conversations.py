@@ -1,16 +1,17 @@
 """Reports on conversations: how many tokens are trained, their lengths, and samples with marked trained tokens."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import polars as pl
+import pyarrow.compute as pc
 
 from tokenmill.checks.file_checks import DocumentsFile
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.report.conversation_samples import samples_of_files
-from tokenmill.report.table_frame import scan_table
+from tokenmill_reader.checked_parquet import parquet_file
 
 
 def conversations_of(
@@ -21,19 +22,33 @@ def conversations_of(
     chat = manifest.chat
     if chat is None or described is None:
         return None
-    rows = scan_table(tables / DOCUMENTS_FILE).with_columns(conversations=pl.lit(1, pl.Int64))
-    messages = rows.group_by(messages="n_messages").agg(pl.sum("conversations")).sort("messages")
-    untrained = rows.filter(n_trained=0).select(pl.sum("conversations"))
-    by_messages, without_trained = pl.collect_all([messages, untrained], engine="streaming")
+    index = _of_index(tables / DOCUMENTS_FILE)
     return {
         **{key: described[key] for key in ("template", "mask", "tokens_trained", "trained_share")},
-        "without_trained": without_trained.item(),
+        "without_trained": index.n_untrained,
         **({} if chat.turns != "each" else _of_samples(manifest, chat.n_repeated)),
         **({} if chat.answers is None else chat.answers._asdict()),
         "cut": {split: of["n_cut_answers"] for split, of in manifest.packed.items() if "n_cut_answers" in of},
-        "messages": by_messages.to_dicts(),
+        "messages": [{"messages": n, "conversations": times} for n, times in sorted(index.n_messages.items())],
         "samples": samples_of_files(files, chat.turns == "pair"),
     }
+
+
+class _Index(NamedTuple):
+    """What the document index says: the numbers of rows by their numbers of messages, and of rows without a trained token."""
+
+    n_messages: Counter[int]
+    n_untrained: int
+
+
+def _of_index(path: Path) -> _Index:
+    n_messages: Counter[int] = Counter()
+    n_untrained = 0
+    with parquet_file(path) as file:
+        for batch in file.iter_batches(columns=["n_trained", "n_messages"]):
+            n_messages.update(batch["n_messages"].to_pylist())
+            n_untrained += pc.sum(pc.equal(batch["n_trained"], 0)).as_py() or 0
+    return _Index(n_messages, n_untrained)
 
 
 def _of_samples(manifest: Manifest, n_repeated: int | None) -> dict[str, Any]:

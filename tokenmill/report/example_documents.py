@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.numbered import Documents
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.layout import TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.report.health import shown
-from tokenmill.report.table_frame import scan_table
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill_reader.array_types import Longs
 from tokenmill_reader.checked_parquet import parquet_file
 
 SEED = 0
@@ -54,12 +53,21 @@ def examples_in(root: Path, manifest: Manifest) -> Examples | None:
 
 
 def _extremes(index: Path) -> tuple[list[int], list[int]]:
-    """The numbers of the longest and the shortest documents."""
-    lengths = scan_table(index).select("n_tokens", "number")
-    longest = lengths.sort("n_tokens", "number", descending=[True, False]).head(N_EXTREME)
-    shortest = lengths.sort("n_tokens", "number").head(N_EXTREME)
-    first, last = pl.collect_all([longest, shortest], engine="streaming")
-    return first["number"].to_list(), last["number"].to_list()
+    """The numbers of the longest and the shortest documents. The index is read in pieces, because it may exceed memory."""
+    longest = shortest = np.empty((0, 2), np.int64)
+    first = 0
+    with parquet_file(index) as file:
+        for batch in file.iter_batches(columns=["n_tokens"]):
+            lengths = np.column_stack([batch["n_tokens"].to_numpy(), np.arange(first, first + len(batch))])
+            first += len(batch)
+            longest = _first(np.concatenate([longest, lengths]), sign=-1)
+            shortest = _first(np.concatenate([shortest, lengths]), sign=1)
+    return longest[:, 1].tolist(), shortest[:, 1].tolist()
+
+
+def _first(lengths: Longs, sign: int) -> Longs:
+    """The first rows in the order of `sign` times the length, then of the number."""
+    return lengths[np.lexsort((lengths[:, 1], sign * lengths[:, 0]))[:N_EXTREME]]
 
 
 def _rows(index: Path, numbers: Set[int]) -> dict[int, dict[str, Any]]:

@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import polars as pl
+import numpy as np
 
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE, TOKENS_PER_ID_FILE
 from tokenmill.report.measures import Counts
 from tokenmill.report.sample import ROOT_SOURCE
-from tokenmill.report.table_frame import scan_table
-from tokenmill_reader.checked_parquet import read_table
+from tokenmill_reader.checked_parquet import parquet_file, read_table
 
 
 @dataclass(frozen=True)
@@ -45,11 +44,21 @@ def sums_by_source(manifest: Manifest) -> dict[str, SourceSums]:
 
 
 def read_tables(directory: Path) -> Tables | None:
-    """Reads the tables in data/tables; None if there are none, as with datasets in format 3."""
+    """Reads the tables in data/tables; None if there are none, as with datasets in format 3. Reads the document index in pieces,
+    because it may exceed memory."""
     if not (directory / TOKENS_PER_ID_FILE).exists():
         return None
     table = read_table(directory / TOKENS_PER_ID_FILE, columns=["id", "count"])
     counts = dict(zip(table["id"].to_pylist(), table["count"].to_pylist(), strict=True))
-    documents = scan_table(directory / DOCUMENTS_FILE).select("n_tokens", n=pl.lit(1, pl.Int64))
-    lengths = documents.group_by("n_tokens").sum().sort("n_tokens").collect(engine="streaming")
-    return Tables(counts, lengths["n_tokens"].to_numpy(), lengths["n"].to_numpy())
+    return Tables(counts, *_lengths(directory / DOCUMENTS_FILE))
+
+
+def _lengths(path: Path) -> tuple[Counts, Counts]:
+    lengths, n_documents = np.empty(0, np.int64), np.empty(0, np.int64)
+    with parquet_file(path) as file:
+        for batch in file.iter_batches(columns=["n_tokens"]):
+            some, n_some = np.unique(batch["n_tokens"].to_numpy(), return_counts=True)
+            together, where = np.unique(np.concatenate([lengths, some]), return_inverse=True)
+            summed = np.bincount(where, np.concatenate([n_documents, n_some]), len(together))
+            lengths, n_documents = together.astype(np.int64), summed.astype(np.int64)
+    return lengths, n_documents
