@@ -166,7 +166,7 @@ def _beginning(
     refused: list[str],
     dropped: list[int],
 ) -> Iterator[tuple[pa.LargeStringArray, pa.Array | None]]:
-    """The texts and languages of a piece's first documents, `n_bytes` of text or the first one. Adds to `refused` why documents
+    """The texts and languages of a piece's first documents, `n_bytes` together or the first one. Adds to `refused` why documents
     were left out."""
     source = piece.shard.source
     assert source is not None
@@ -181,7 +181,10 @@ def _beginning(
     with closing(read):  # type: ignore[type-var]
         for batch in read:
             texts = pc.utf8_slice_codeunits(batch.texts, 0, n_bytes)
-            ends = np.cumsum(pc.binary_length(texts).to_numpy())
+            sizes = pc.binary_length(texts).to_numpy().astype(np.int64)
+            if batch.ids is not None:
+                sizes += pc.binary_length(batch.ids).to_numpy()
+            ends = np.cumsum(sizes)
             n_documents = max(int(np.searchsorted(ends, n_bytes, side="right")), 1)
             yield texts.slice(0, n_documents), None if batch.ids is None else batch.ids.slice(0, n_documents)
             n_bytes -= int(ends[-1]) if len(ends) else 0
