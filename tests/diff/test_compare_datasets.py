@@ -203,3 +203,16 @@ def test_published_versions_are_compared_and_the_page_says_what_changed(tmp_path
     assert published_report(project.root).dataset is not None
     shutil.rmtree(project.root / ".dvc/cache")
     assert published_report(project.root).dataset is None
+
+
+def test_parameters_are_those_of_named_sources_and_filters_and_no_others(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project", DOCUMENTS | SOURCES)
+    globs = {"web": ["data/raw/web/*"], "rest": ["data/raw/*.jsonl", "data/raw/books/*"]}
+    project.set(sources={name: {"glob": glob} for name, glob in globs.items()}, source__min_chars=2)
+    project.build()
+    old = tmp_path / "old"
+    shutil.copytree(project.root / "data", old)
+    project.set(source__min_chars=3)
+    project.build()
+    parameters = json.loads(cli(project, "diff", str(old), ".", "--json").stdout)["result"]["parameters"]
+    assert parameters == {"source.min_chars": [2, 3]}

@@ -129,16 +129,17 @@ def _parameters(manifest: Manifest) -> dict[str, Any]:
     """The parameters that the manifest records, by their keys in params.yaml as far as these are the same."""
     recorded = manifest.model_dump(mode="json", include={"source", "sources", "chat", "files", *_ENCODE})
     source, files, chat = (recorded.pop(name) or {} for name in ("source", "files", "chat"))
-    sources = {source.pop("name"): source for source in recorded.pop("sources")}
+    sources = {named_source.pop("name"): named_source for named_source in recorded.pop("sources")}
     formats = sorted({file_set.format for file_set in manifest.sets})
     for section in (files, chat):
         for name in _MADE:
             section.pop(name, None)
-    for source in sources.values():
+    for named_source in sources.values():
         for name in _MADE[:3]:
-            source.pop(name)
+            named_source.pop(name)
     encode = {**recorded, **files, "formats": formats, "chat": chat}
-    return flat({"source": source, "sources": sources, "encode": encode}) | {"params_digest": manifest.params_digest}
+    settings = {"source": source | manifest.filters, "sources": sources, "encode": encode}
+    return flat(settings) | {"params_digest": manifest.params_digest}
 
 
 def lines_of(comparison: DatasetComparison, folders: Sequence[Path]) -> Iterator[str]:
