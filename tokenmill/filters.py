@@ -38,17 +38,16 @@ def filters_of(values: Mapping[str, Any]) -> dict[str, Filter]:
     filters: dict[str, Filter] = {}
     others = parts_of_others("filters", _OWN) if values.keys() - PARTS["filters"].keys() else {}
     for name, value in values.items():
+        if name not in PARTS["filters"] and name not in others:
+            known = ", ".join(others) or "none"
+            fix = "Install the package that has it, or correct the name."
+            raise ParamsError("source.filters", f"found {name!r}; installed are: {known}.", fix)
+        make = load(PARTS["filters"][name]) if name in PARTS["filters"] else load_of_others(others[name])
         try:
-            if name in PARTS["filters"]:
-                filters[name] = load(PARTS["filters"][name])(value)
-            elif name in others:
-                filters[name] = FilterOfPackage(package_of(others[name]), load_of_others(others[name])(value))
-            else:
-                known = ", ".join([*PARTS["filters"], *others])
-                fix = "Install the package that has it, or correct the name."
-                raise ParamsError("source.filters", f"found {name!r}; installed are: {known}.", fix)
+            filter = make(value)
         except (TypeError, ValueError) as error:
             raise ParamsError(param_of(name), f"found {value!r:.80}: {error}.", "Correct it.") from None
+        filters[name] = FilterOfPackage(package_of(others[name]), filter) if name in others else filter
     return filters
 
 

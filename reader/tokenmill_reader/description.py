@@ -130,7 +130,7 @@ def lines_of(description: dict[str, Any]) -> list[str]:
         f"{description[key]:,} {words}"
         for key, words in (
             ("documents_bad", "bad documents"),
-            ("documents_dropped", "documents of source.drop"),
+            ("documents_dropped", "documents by filters"),
             ("shards_damaged", "damaged input files"),
         )
         if description[key]

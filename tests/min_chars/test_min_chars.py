@@ -128,7 +128,7 @@ def _sha256(text: str) -> bytes:
 def test_a_manifest_with_another_value_is_refused(value: Any) -> None:
     with pytest.raises(ParamsError, match=r"source\.min_chars: found .*: expected a whole number of characters"):
         filters_of({"min_chars": value})
-    with pytest.raises(ParamsError, match="found 'other'; installed are: min_chars"):
+    with pytest.raises(ParamsError, match="found 'other'; installed are: none"):
         filters_of({"other": 1})
 
 
@@ -172,7 +172,10 @@ def test_a_build_leaves_short_documents_out_and_verify_judges_them_by_the_record
     write_manifest(manifest.model_copy(update={"filters": {"min_chars": 15}}), tokens)
     code, words = _verdict(project)
     assert code == 1 and "documents/b.jsonl.parquet" in words and "documents/a.jsonl.parquet" not in words
-    write_manifest(manifest.model_copy(update={"filters": {"others": 1}}), tokens)
+    write_manifest(manifest.model_copy(update={"filters": {}}), tokens)
+    code, words = _verdict(project)
+    assert code == 1 and "'min_chars' left out, which is no filter of manifest.json" in words
+    write_manifest(manifest.model_copy(update={"filters": manifest.filters | {"others": 1}}), tokens)
     code, words = _verdict(project)
     assert code == 2 and "not checked: whether the filters of manifest.json left the right documents out" in words
 

@@ -48,6 +48,9 @@ def wrong_dropped(subject: Subject, dropped: Dropped | None, scratch: Path) -> I
         return
     place = f"../{subject.tables.name}/{DROPPED_FILE}"
     yield from _not_as_in_manifest(place, subject.manifest, dropped)
+    filters = BY | subject.manifest.filters.keys()
+    for by in sorted({document.by for of_shard in dropped.values() for document in of_shard} - filters):
+        yield Finding(place, None, f"has documents that {by!r} left out, which is no filter of {MANIFEST_FILE}.", FORCE)
     by_list = listed(dropped)
     lists = [(DROPPED_FILE, list_of_dropped(by_list))]
     if subject.inputs is not None and subject.inputs.drop is not None:

@@ -189,7 +189,7 @@ class Encode(Section):
 
     @field_validator("vocab_sizes")
     @classmethod
-    def _of_one_size(cls, sizes: list[int]) -> list[int]:
+    def _warn_of_sizes(cls, sizes: list[int]) -> list[int]:
         if sizes:
             fix = f"Make a project for each size, with tokenizer: {{from: PROJECT/{TOKENIZER_DIRECTORY}/{sizes[0]}}}."
             warnings.warn(TokenmillDeprecationWarning("encode.vocab_sizes", "0.5.0", fix), stacklevel=2)

@@ -254,7 +254,7 @@ class Params(Section):
         if source is None or sources is None:
             return encode  # the error of source or sources is reported already
         conversations_by_source = {
-            name: conversations_of(conversations, source) for name, conversations in sources.items()
+            name: conversations_of(named_source, source) for name, named_source in sources.items()
         } or {"": source.conversations}
         texts, chats = (
             [name for name, conversations in conversations_by_source.items() if (conversations is None) == is_text]

@@ -63,7 +63,7 @@ class Limits:
                 where,
                 f"the documents that were left out up to here take more than {self.held_bytes_max:,} bytes, the most "
                 "that run.memory_mb_max leaves to a worker for those of a unit.",
-                "Correct the documents, raise run.memory_mb_max, or lower run.workers.",
+                "Correct the documents, lower source.unit_bytes_max or run.workers, or raise run.memory_mb_max.",
                 code="TM206",
             )
 

@@ -258,7 +258,7 @@ def _in_dataset(
     shape: pa.Schema,
 ) -> pa.Table:
     """Turns the rows of a unit's index into rows of the dataset's index. `first_token`: the unit's first position in the
-    dataset. `further_columns`: further columns."""
+    dataset. `further_columns`: those that source.keep_columns adds."""
     ends = pc.add(pc.cumulative_sum(batch["n_tokens"]), first_token)
     columns = {
         "id": batch["id"],

@@ -41,7 +41,7 @@ class InputShard(Record):
 
 class InputRows(Record):
     """Documents of the input file `name`, from row `first_row` on, which is line `first_line` of a .jsonl file (1 for others).
-    `n_documents` of them are in the dataset, `n_bad` in the quarantine, and `n_dropped` were left out by `source.drop`. `n_bad` is
+    `n_documents` of them are in the dataset, `n_bad` in the quarantine, and `n_dropped` were left out by filters. `n_bad` is
     null if the file is damaged: then all documents of this unit from `first_row` on are in the quarantine. `n_samples`: with
     `turns: each`, the rows of the dataset that were made of its documents; else each document is a row, and the key is missing."""
 

@@ -92,9 +92,8 @@ def unit_filters(project: Project) -> Rounds[dict[str, Filters]]:
 def lines_without_documents(
     whole: DropList, of_units: Iterable[Filters], dropped: Iterable[DroppedDocument]
 ) -> list[DropLine]:
-    """The lines of the list that match no document, in order. `of_units`: the filters of each unit. `dropped`: the
-    documents that were left out. A line with both an id
-    and a digest matches only a document that has both."""
+    """The lines of the list that match no document, in order. `of_units`: the filters of each unit. `dropped`: the documents that
+    were left out. A line with both an id and a digest matches only a document that has both."""
     lists = (filters.get("drop") for filters in of_units)
     used = {line for some in lists if isinstance(some, DropList) for line in some.lines}
     named = {(one.id, one.sha256) for one in dropped}

@@ -150,7 +150,7 @@ def _tell_left_out(project: Project, manifest: Manifest, corpus: EncodedCorpus, 
         names = " and ".join(map(param_of, project.read_filters()))
         say(f"encode: left out {sum(n_dropped.values()):,} documents by {names}: {reasons}")
     listed, place = project.read_drop_list(), project.params.source.drop
-    dropped = read_dropped(project.root / TABLES_DIRECTORY / DROPPED_FILE) if n_dropped else {}
+    dropped = read_dropped(project.root / TABLES_DIRECTORY / DROPPED_FILE) if n_dropped and listed.lines else {}
     if idle := lines_without_documents(listed, filters.values(), chain.from_iterable(dropped.values())):
         n = f"{len(idle):,} of the {len(listed.lines):,} lines"
         say(f"encode: {n} of source.drop name no document; the first: {place}, {idle[0].place}")

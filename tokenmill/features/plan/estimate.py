@@ -116,7 +116,7 @@ def _scaled(stratum: Stratum, measure: Callable[[Excerpt], int], earlier: Earlie
 
 def _unseen(stratum: Stratum, text: Estimate) -> float:
     """The share of a stratum's text that was not encoded."""
-    return min(max(1 - sum(token.of for token in stratum.tokens) / max(text.point, 1), 0.0), 1.0)
+    return min(max(1 - sum(observed.of for observed in stratum.tokens) / max(text.point, 1), 0.0), 1.0)
 
 
 def _ratio(observed: Sequence[Observed], unseen: float) -> Estimate:

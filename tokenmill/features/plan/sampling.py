@@ -136,7 +136,7 @@ def _strata(shards: Mapping[Shard, int]) -> list[Stratum]:
         assert shard.source is not None
         name = f"{source_name(shard) or '.'} {shard.kind.suffix}"
         groups.setdefault((name, shard.source.special_tokens_in_text), []).append(shard)
-    ordered = sorted(groups, key=lambda key: (-sum(shards[group] for group in groups[key]), key))
+    ordered = sorted(groups, key=lambda key: (-sum(shards[shard] for shard in groups[key]), key))
     for name, special in ordered[_STRATA_MAX - 1 :]:
         groups.setdefault((f"the rest, {special}", special), []).extend(groups.pop((name, special)))
     return [
