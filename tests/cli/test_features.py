@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.packages import write_dist_info
 from tests.conftest import REPOSITORY, Project
 from tokenmill.cli.main import make_parser
 from tokenmill.features import PARTS
@@ -66,15 +67,12 @@ def installed(tmp_path: Path) -> Project:
     folder = tmp_path / "site"
     (folder / "greeting").mkdir(parents=True)
     (folder / "greeting/commands.py").write_text(module, encoding="utf-8")
-    (folder / "greeting-1.dist-info").mkdir()
-    (folder / "greeting-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: greeting\nVersion: 1\n")
     _register(folder, entry.replace('"', ""))
     return Project(tmp_path)
 
 
 def _register(folder: Path, *entries: str) -> None:
-    lines = "\n".join(["[tokenmill.commands]", *entries])
-    (folder / "greeting-1.dist-info/entry_points.txt").write_text(f"{lines}\n", encoding="utf-8")
+    write_dist_info(folder, "greeting", 1, "commands", *entries)
 
 
 def _run(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.packages import write_dist_info
 from tests.builders.prefect_server import Server
 from tests.builders.teams import Team, cli, commit, copied, identify, keys, make_team, run
 from tests.conftest import REPOSITORY, Project, new_project
@@ -174,11 +175,7 @@ def test_another_package_refuses_a_version_by_an_entry_point(
         "def refuse(root, params):\n"
         "    raise VersionsError('license', f'found {params.publish.license!r}.', f'Ask the owner of {root.name}.')\n"
     )
-    (tmp_path / "freeze-1.dist-info").mkdir()
-    (tmp_path / "freeze-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: freeze\nVersion: 1\n")
-    (tmp_path / "freeze-1.dist-info/entry_points.txt").write_text(
-        "[tokenmill.before_publish]\nfreeze = freeze:refuse\n"
-    )
+    write_dist_info(tmp_path, "freeze", 1, "before_publish", "freeze = freeze:refuse")
     monkeypatch.syspath_prepend(tmp_path)
     said = refused(team.project, "tokenizer@v1.0.0")
     assert said.endswith(f"license: found None. Ask the owner of {team.project.root.name}.")
