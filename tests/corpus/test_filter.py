@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.builders.packages import write_dist_info
 from tests.conftest import REPOSITORY, Project
 from tokenmill.config.source_params import Source
 from tokenmill.corpus.drop import DropLine, DropList
@@ -15,6 +16,7 @@ from tokenmill.corpus.reader import Batch
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import ParamsError, UsageError
 from tokenmill.filters import asked_filters, filters_of
+from tokenmill.stages.count_groups import refuse_groups
 
 
 @pytest.fixture
@@ -26,16 +28,13 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "site"
     (folder / "shouting").mkdir(parents=True)
     (folder / "shouting/filter.py").write_text(module, encoding="utf-8")
-    (folder / "shouting-7.dist-info").mkdir()
-    (folder / "shouting-7.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: shouting\nVersion: 7\n")
     _register(folder, entry.replace('"', ""))
     monkeypatch.syspath_prepend(folder)
     return folder
 
 
 def _register(folder: Path, *entries: str) -> None:
-    lines = "\n".join(["[tokenmill.filters]", *entries])
-    (folder / "shouting-7.dist-info/entry_points.txt").write_text(f"{lines}\n", encoding="utf-8")
+    write_dist_info(folder, "shouting", 7, "filters", *entries)
 
 
 def test_a_filter_of_another_package_is_asked_for_by_its_name(
@@ -97,3 +96,11 @@ def test_the_first_filter_gives_the_reason_and_bad_documents_are_none_of_theirs(
         (5, "x", "second", "id"),
         (7, "z", "first", "id"),
     ]
+
+
+def test_filters_that_may_look_at_ids_are_refused_where_count_reads_groups_in_their_place() -> None:
+    for source in (Source(drop="drop.csv"), Source(filters={"shouting": 0.5})):
+        with pytest.raises(ParamsError, match=r"'lang' together with source\.(drop|filters); allowed: only one"):
+            refuse_groups([], source, "lang")
+        refuse_groups([], source, "sources")
+    refuse_groups([], Source(min_chars=3), "lang")

@@ -21,12 +21,13 @@ def refuse_groups(units: Sequence[Unit], source: Source, by: str | None) -> None
     """Raises ParamsError or CorpusError for a column whose values cannot be read."""
     if by is None or by == BY_SOURCES:
         return
-    if source.drop is not None:
-        raise ParamsError(
-            "count.by",
-            f"found the column {by!r} together with source.drop; allowed: only one of the two.",
-            f"Set count.by to {BY_SOURCES}, or leave the documents out of the files.",
-        )
+    for param, value in (("source.drop", source.drop), ("source.filters", source.filters)):
+        if value:  # they may look at ids, in whose place the groups are read
+            raise ParamsError(
+                "count.by",
+                f"found the column {by!r} together with {param}; allowed: only one of the two.",
+                f"Set count.by to {BY_SOURCES}, or leave the documents out of the files.",
+            )
     for piece in (piece for unit in units for piece in unit.pieces):
         read = piece.shard.source
         if not piece.shard.kind.has_columns:
