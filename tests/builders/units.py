@@ -23,7 +23,9 @@ def unit_of(folder: Path, files: dict[str, bytes]) -> Unit:
     return Unit("unit", "unit", tuple(pieces))
 
 
-def documents_of(unit: Unit, filters: Filters, limits: Limits = LIMITS, on_bad: str = "quarantine") -> GoodDocuments:
-    """The documents of a unit without those that filters leave out."""
+def documents_of(
+    unit: Unit, filters: Filters, limits: Limits = LIMITS, on_bad: str = "quarantine", folder: Path | None = None
+) -> GoodDocuments:
+    """The documents of a unit without those that filters leave out, which go to `folder`."""
     source = Source.model_construct(on_bad_document=on_bad, on_bad_shard="fail")
-    return GoodDocuments(unit, source, limits, lambda _bytes, _tokens: None, filters)
+    return GoodDocuments(unit, source, limits, lambda _bytes, _tokens: None, filters, folder=folder)

@@ -11,7 +11,7 @@ from tests.builders.packages import write_dist_info
 from tests.conftest import REPOSITORY, Project
 from tokenmill.config.source_params import Source
 from tokenmill.corpus.drop import DropLine, DropList
-from tokenmill.corpus.filter import as_key, dropped_documents, left_out
+from tokenmill.corpus.filter import as_key, left_out
 from tokenmill.corpus.reader import Batch
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import ParamsError, UsageError
@@ -91,11 +91,6 @@ def test_the_first_filter_gives_the_reason_and_bad_documents_are_none_of_theirs(
     batch = Batch(5, texts, ids)
     filters = {"one": first, "two": second}
     assert {i: left.reason for i, left in left_out(filters, "s", batch).items()} == {0: "second", 2: "first"}
-    dropped = dropped_documents(filters, "s", batch)
-    assert [(one.row, one.id, one.reason, one.by) for one in dropped] == [
-        (5, "x", "second", "id"),
-        (7, "z", "first", "id"),
-    ]
 
 
 def test_filters_that_may_look_at_ids_are_refused_where_count_reads_groups_in_their_place() -> None:

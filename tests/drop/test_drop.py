@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import DOCUMENTS, Project
 from tokenmill.corpus.drop import DropLine, DropList, drop_list
 from tokenmill.corpus.drop_parts import DropParts
-from tokenmill.corpus.filter import dropped_documents
+from tokenmill.corpus.filter import Left, left_out
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.text_digests import text_digests, text_keys
 from tokenmill.dataset.manifest import read_manifest
@@ -376,6 +376,5 @@ def test_a_shared_prefix_redoes_a_unit_and_drops_nothing() -> None:
     found = DropParts(whole).of_unit(text_keys(text_digests(names)), text_keys(text_digests(texts)))
     assert [line.place for line in found.lines] == ["line 2", "line 3", "line 4"]
     for some in (whole, found):
-        dropped = dropped_documents({"drop": some}, "s", Batch(5, texts, names))
-        assert [(one.row, one.id, one.reason) for one in dropped] == [(6, "y", "right")]
+        assert left_out({"drop": some}, "s", Batch(5, texts, names)) == {1: Left("right", "id")}
     assert whole.left_out("s", Batch(5, texts, None)) == {}

@@ -20,6 +20,7 @@ from tests.golden.projects import PROJECTS
 from tokenmill.config.source_params import Source
 from tokenmill.config.sources import Conversations, DocumentSource
 from tokenmill.corpus.drop import DropLine, DropList
+from tokenmill.corpus.dropped import unit_dropped
 from tokenmill.corpus.filter import Filters, left_out
 from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import UNBOUNDED
@@ -75,14 +76,16 @@ FORMATS: dict[str, Callable[[list[str]], bytes]] = {
 def _read(
     folder: Path, files: dict[str, bytes], filters: Filters, conversations: Conversations | None = None
 ) -> tuple[list[str], GoodDocuments]:
-    """The texts of files that no filter leaves out, and their documents."""
+    """The texts of files that no filter leaves out, and their documents, with the others in the folder."""
     source = DocumentSource(None, (), "text", None, "|", "as_text", 1.0, None, conversations)
     pieces = []
     for name, content in files.items():
         (folder / name).write_bytes(content)
         pieces.append(Piece(Shard(folder / name, name, len(content), source), None, ""))
     lenient = Source(on_bad_document="quarantine")
-    documents = GoodDocuments(Unit("u", "u", tuple(pieces)), lenient, UNBOUNDED, lambda *_: None, filters)
+    documents = GoodDocuments(
+        Unit("u", "u", tuple(pieces)), lenient, UNBOUNDED, lambda *_: None, filters, folder=folder
+    )
     return [text for batch in documents for text in batch.texts.to_pylist()], documents
 
 
@@ -90,8 +93,10 @@ def _read(
 def test_short_documents_of_every_format_are_left_out(name: str, tmp_path: Path) -> None:
     texts, documents = _read(tmp_path, {name: FORMATS[name](TEXTS)}, {"min_chars": MinChars(4)})
     assert texts == [text for text in TEXTS if text not in SHORT]
-    assert [one.row for one in documents.dropped] == [i for i, text in enumerate(TEXTS) if text in SHORT]
-    assert {(one.reason, one.by) for one in documents.dropped} == {("min_chars", "min_chars")}
+    [left] = unit_dropped(tmp_path)
+    assert left["row"].to_pylist() == [i for i, text in enumerate(TEXTS) if text in SHORT]
+    assert {*left["reason"].to_pylist(), *left["by"].to_pylist()} == {"min_chars"}
+    assert documents.dropped.n_by_piece == [len(left)] and documents.dropped.reasons == {"min_chars": len(left)}
 
 
 def test_a_conversation_has_the_characters_of_its_contents_and_of_the_line_ends_between_them(tmp_path: Path) -> None:
@@ -101,12 +106,11 @@ def test_a_conversation_has_the_characters_of_its_contents_and_of_the_line_ends_
 
     rows = [conversation("ab", "c"), conversation("ab", "cd"), conversation("abcde"), conversation("🙂", "", "ab")]
     content = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    texts, documents = _read(
-        tmp_path, {"a.jsonl": content}, {"min_chars": MinChars(5)}, Conversations("messages", None, None)
-    )
+    texts, _ = _read(tmp_path, {"a.jsonl": content}, {"min_chars": MinChars(5)}, Conversations("messages", None, None))
     assert texts == ["ab\ncd", "abcde", "🙂\n\nab"]
-    [dropped] = documents.dropped
-    assert dropped.row == 0 and dropped.sha256 != bytes(32)
+    [dropped] = unit_dropped(tmp_path)
+    assert dropped["row"].to_pylist() == [0]
+    assert dropped["sha256"][0].as_py() not in (hashlib.sha256(b"").digest(), hashlib.sha256(b"ab\nc").digest())
 
 
 def test_bad_documents_go_to_the_quarantine_and_the_drop_list_comes_first(tmp_path: Path) -> None:
@@ -117,7 +121,8 @@ def test_bad_documents_go_to_the_quarantine_and_the_drop_list_comes_first(tmp_pa
     texts, documents = _read(tmp_path, {"a.jsonl": content}, {"drop": drop, "min_chars": MinChars(4)})
     assert texts == ["long enough"]
     assert [bad.row for bad in documents.left] == [1]
-    assert [(one.row, one.reason) for one in documents.dropped] == [(0, "asked"), (2, "min_chars"), (4, "x")]
+    [dropped] = unit_dropped(tmp_path)
+    assert dropped["row"].to_pylist() == [0, 2, 4] and dropped["reason"].to_pylist() == ["asked", "min_chars", "x"]
 
 
 def _sha256(text: str) -> bytes:

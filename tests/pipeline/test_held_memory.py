@@ -19,6 +19,7 @@ from tests.builders.units import SOURCE, documents_of, unit_of
 from tests.conftest import Project
 from tokenmill.chat import isolated
 from tokenmill.corpus.drop import DropLine, DropList
+from tokenmill.corpus.dropped import unit_dropped
 from tokenmill.corpus.limits import BATCH_BYTES, VALUE_BYTES_MAX, Limits
 from tokenmill.corpus.reader import ID_BYTES_MAX, read_batches
 from tokenmill.corpus.shards import Shard
@@ -98,12 +99,14 @@ def test_the_bytes_of_bad_documents_are_bounded(tmp_path: Path) -> None:
         list(documents_of(unit, {}, replace(LIMITS, held_bytes_max=20_000)))
 
 
-def test_the_ids_of_dropped_documents_are_bounded(tmp_path: Path) -> None:
+def test_documents_that_filters_leave_out_are_not_held(tmp_path: Path) -> None:
+    """They are written into the unit's folder as they are found."""
     rows = [{"id": f"{i:01000}", "text": "a"} for i in range(100)]
     drops = DropList([DropLine(f"line {i}", row["id"], None, "why") for i, row in enumerate(rows)])
     unit = unit_of(tmp_path, {"a.jsonl": lines(rows)})
-    with pytest.raises(CorpusError, match=r"a\.jsonl, row \d+: the documents that were left out up to here take more"):
-        list(documents_of(unit, {"drop": drops}, replace(LIMITS, held_bytes_max=20_000)))
+    documents = documents_of(unit, {"drop": drops}, replace(LIMITS, held_bytes_max=1000), folder=tmp_path)
+    assert not any(len(batch.texts) for batch in documents) and documents.dropped.n_by_piece == [100]
+    assert [id for batch in unit_dropped(tmp_path) for id in batch["id"].to_pylist()] == [row["id"] for row in rows]
 
 
 @pytest.mark.parametrize("name", [*FILES, "a.txt"])

@@ -17,14 +17,14 @@ from tokenmill.analysis.beside import beside, tokenizer_of
 from tokenmill.analysis.input_checks import find_inputs
 from tokenmill.analysis.remote_dataset import RemoteDataset
 from tokenmill.checks.dataset_checks import Checked, wrong_identity, wrong_manifest, wrong_rest, wrong_stored
-from tokenmill.checks.dropped_checks import Dropped, dropped_documents
+from tokenmill.checks.dropped_checks import dropped_documents
 from tokenmill.checks.file_checks import DocumentRules, DocumentsFile, FileFacts, facts_and_findings, judges_of
 from tokenmill.checks.findings import Finding, NotChecked, in_manifest, of_error
 from tokenmill.checks.set_checks import SetStore
 from tokenmill.checks.subject import RightFile, Subject
 from tokenmill.config.source_params import Source
 from tokenmill.console import Progress, progress
-from tokenmill.corpus.dropped import DROPPED_FILE, RecordedRows
+from tokenmill.corpus.dropped import DROPPED_FILE, NONE_DROPPED, Dropped, RecordedRows
 from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.dataset.entries import TableFile
@@ -199,8 +199,8 @@ def _recorded_filters(manifest: Manifest, dropped: Dropped | None) -> tuple[Filt
         again = filters_of(manifest.filters)
     except (ParamsError, UsageError) as error:
         not_checked.append(NotChecked(f"whether the filters of {MANIFEST_FILE} left the right documents out: {error}"))
-    rows = {shard: [one for one in some if one.by not in again] for shard, some in (dropped or {}).items()}
-    recorded: Filters = {DROPPED_FILE: RecordedRows(rows)} if any(rows.values()) else {}
+    rest = (dropped or NONE_DROPPED).but_by(again)
+    recorded: Filters = {DROPPED_FILE: RecordedRows(rest)} if rest.shards else {}
     return {**recorded, **again}, not_checked
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokenmill.checks.dropped_checks import Dropped, wrong_dropped
+from tokenmill.checks.dropped_checks import wrong_dropped
 from tokenmill.checks.findings import COPY, Finding, NotChecked
 from tokenmill.checks.manifest_checks import (
     misplaced,
@@ -26,6 +26,7 @@ from tokenmill.checks.manifest_checks import (
 from tokenmill.checks.set_checks import SetStore, wrong_sets
 from tokenmill.checks.subject import RightFile, Subject
 from tokenmill.checks.table_checks import wrong_tables
+from tokenmill.corpus.dropped import Dropped
 from tokenmill.dataset.entries import OutputShard, TableFile
 from tokenmill.layout import TOKENIZER_DIRECTORY
 from tokenmill.rounds import Rounds

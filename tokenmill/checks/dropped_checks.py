@@ -1,18 +1,17 @@
 """Checks that the documents that a dataset left out agree with its manifest, and that none is in it."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tokenmill.checks.findings import BUILD, FORCE, Finding, NotChecked, of_error
 from tokenmill.checks.subject import Subject
 from tokenmill.checks.table_checks import TABLES
 from tokenmill.corpus.drop import BY, DropLine, DropList
-from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
-from tokenmill.corpus.filter import DroppedDocument
+from tokenmill.corpus.dropped import DROPPED_FILE, NONE_DROPPED, Dropped, read_dropped
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.errors import ValidationError
@@ -21,16 +20,13 @@ from tokenmill_reader.manifest import MANIFEST_FILE
 
 _COLUMNS = ["id", "shard", "row", "file", "sha256"]
 
-Dropped: TypeAlias = Mapping[str, Sequence[DroppedDocument]]
-"""The content of dropped.parquet, by shard."""
-
 
 def dropped_documents(subject: Subject) -> tuple[Dropped | None, list[Finding | NotChecked]]:
     """The content of dropped.parquet, or None and why it is not known."""
     tables = subject.tables
     if tables is None or not (tables / DROPPED_FILE).exists():
         if not subject.manifest.n_dropped or (subject.inputs is None and tables is None):
-            return {}, []
+            return NONE_DROPPED, []
         where = DROPPED_FILE if tables is None else tables / DROPPED_FILE
         return None, [NotChecked(f"the dropped documents: {where} is not there; copy it beside the dataset")]
     try:
@@ -49,9 +45,9 @@ def wrong_dropped(subject: Subject, dropped: Dropped | None, scratch: Path) -> I
     place = f"../{subject.tables.name}/{DROPPED_FILE}"
     yield from _not_as_in_manifest(place, subject.manifest, dropped)
     filters = BY | subject.manifest.filters.keys()
-    for by in sorted({document.by for of_shard in dropped.values() for document in of_shard} - filters):
+    for by in sorted({*pc.unique(dropped.table["by"]).to_pylist()} - filters):
         yield Finding(place, None, f"has documents that {by!r} left out, which is no filter of {MANIFEST_FILE}.", FORCE)
-    by_list = listed(dropped)
+    by_list = dropped.by(BY)
     lists = [(DROPPED_FILE, list_of_dropped(by_list))]
     if subject.inputs is not None and subject.inputs.drop is not None:
         lists.append((subject.inputs.drop_name, subject.inputs.drop))
@@ -68,24 +64,19 @@ def wrong_dropped(subject: Subject, dropped: Dropped | None, scratch: Path) -> I
 
 def _not_as_in_manifest(place: str, manifest: Manifest, dropped: Dropped) -> Iterator[Finding]:
     """Says where dropped.parquet differs from the manifest: numbers by reason, and by part of an input file."""
-    found = Counter(document.reason for of_shard in dropped.values() for document in of_shard)
+    numbers = pc.value_counts(dropped.table["reason"])
+    found = dict(zip(numbers.field("values").to_pylist(), numbers.field("counts").to_pylist(), strict=True))
     if found != manifest.n_dropped:
         what = f"holds {dict(sorted(found.items()))}; {MANIFEST_FILE} says {manifest.n_dropped}."
         yield Finding(place, None, what, FORCE)
     for rows in (rows for shard in manifest.shards for rows in shard.rows):
         if (end := rows.next_row) is None:
             continue
-        n_found = len({document.row for document in dropped.get(rows.name, ()) if rows.first_row <= document.row < end})
+        n_found = len(np.unique(dropped.of(rows.name, rows.first_row, end)["row"].to_numpy()))
         if n_found != rows.n_dropped:
             where = f"{rows.name} in rows {rows.first_row:,} to {end - 1:,}"
             what = f"holds {n_found:,} documents of {where}; {MANIFEST_FILE} says {rows.n_dropped:,}."
             yield Finding(place, None, what, FORCE)
-
-
-def listed(dropped: Dropped) -> Dropped:
-    """The documents that lines of a drop list left out, without those that other filters did."""
-    by_list = {shard: [one for one in some if one.by in BY] for shard, some in dropped.items()}
-    return {shard: some for shard, some in by_list.items() if some}
 
 
 def list_of_dropped(dropped: Dropped) -> DropList:
@@ -93,30 +84,25 @@ def list_of_dropped(dropped: Dropped) -> DropList:
     return DropList(
         [
             DropLine(
-                f"{shard}, row {document.row}",
-                document.id if "id" in document.by else None,
-                document.sha256 if "digest" in document.by else None,
-                document.reason,
+                f"{document['shard']}, row {document['row']}",
+                document["id"] if "id" in document["by"] else None,
+                document["sha256"] if "digest" in document["by"] else None,
+                document["reason"],
             )
-            for shard, of_shard in dropped.items()
-            for document in of_shard
+            for document in dropped.table.to_pylist()
         ]
     )
 
 
 def _not_in_list(place: str, name: str, drop: DropList, dropped: Dropped) -> Iterator[Finding]:
     """The documents that no line of the project's list names."""
-    for shard, of_shard in dropped.items():
-        ids = (
-            None
-            if any(document.id is None for document in of_shard)
-            else pa.array([document.id for document in of_shard], pa.large_string())
-        )
-        named = dict(drop.match(ids, pa.array([document.sha256 for document in of_shard], pa.binary(32))))
-        for i, document in enumerate(of_shard):
+    for shard in dropped.shards:
+        rows, of_shard = dropped.rows_of(shard), dropped.of(shard).combine_chunks()
+        ids = None if of_shard["id"].null_count else of_shard["id"].combine_chunks().cast(pa.large_string())
+        named = dict(drop.match(ids, of_shard["sha256"].combine_chunks()))
+        for i, row in enumerate(rows.tolist()):
             if i not in named:
-                what = f"{shard}: row {document.row}: no line of {name} names this document."
-                yield Finding(place, document.row, what, BUILD)
+                yield Finding(place, row, f"{shard}: row {row}: no line of {name} names this document.", BUILD)
 
 
 def _still_there(index: Path, lists: Sequence[tuple[str, DropList]]) -> Iterator[Finding]:

@@ -23,7 +23,6 @@ from tokenmill.checks.spans import aligned
 from tokenmill.checks.subject import Subject
 from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
-from tokenmill.corpus.dropped import piece_dropped, write_unit_dropped
 from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
@@ -111,7 +110,7 @@ def check_file(file: DocumentsFile, advance: Advance, folder: Path) -> FileFacts
     Raises ValidationError for the first thing that is wrong, which is a WrongRowError where a row is, and CorpusError.
     """
     entry, tokens, judge = file.entry, file.tokens, file.judge
-    documents = None if file.unit is None else _documents_of(file.unit, entry, file.rules, advance)
+    documents = None if file.unit is None else _documents_of(file.unit, entry, file.rules, advance, folder)
     has_names, has_mask = _check_schema(entry, tokens, judge)
     shards = [rows.name for rows in entry.rows]
     piece_documents = np.zeros(len(shards), np.int64)
@@ -148,10 +147,7 @@ def check_file(file: DocumentsFile, advance: Advance, folder: Path) -> FileFacts
     counts.write(folder / UNIT_COUNTS_FILE)
     known = [rows.n_bad for rows in entry.rows]
     bad = known if documents is None else piece_bad(documents.unit, documents.left)
-    dropped = [rows.n_dropped for rows in entry.rows]
-    if documents is not None:
-        dropped = piece_dropped(len(entry.rows), documents.dropped)
-        write_unit_dropped(documents.dropped, folder)
+    dropped = [rows.n_dropped for rows in entry.rows] if documents is None else documents.dropped.n_by_piece
     facts = FileFacts(
         n_documents,
         n_tokens,
@@ -274,8 +270,10 @@ def _groups(file: DocumentsFile) -> Groups | None:
     return KnownGroups(found["group"].combine_chunks())
 
 
-def _documents_of(unit: Unit, entry: OutputShard, rules: DocumentRules, advance: Advance) -> GoodDocuments:
-    """The documents that a file of the dataset must hold: those of the unit but for dropped ones.
+def _documents_of(
+    unit: Unit, entry: OutputShard, rules: DocumentRules, advance: Advance, folder: Path
+) -> GoodDocuments:
+    """The documents that a file of the dataset must hold: those of the unit but for dropped ones, which go to `folder`.
 
     Raises ValidationError if the manifest says that a shard is damaged which can be read."""
     lost = [i for i, rows in enumerate(entry.rows) if rows.n_bad is None]
@@ -292,7 +290,7 @@ def _documents_of(unit: Unit, entry: OutputShard, rules: DocumentRules, advance:
             "Run `tokenmill build --force`.",
         )
     readable = unit.without(dict.fromkeys(lost, ""))
-    return GoodDocuments(readable, rules.source, rules.limits, advance, rules.filters)
+    return GoodDocuments(readable, rules.source, rules.limits, advance, rules.filters, folder=folder)
 
 
 def _check_schema(entry: OutputShard, tokens: Path, judge: Judge) -> tuple[bool, bool]:

@@ -1,40 +1,42 @@
 """Dropped documents: those that filters left out, kept in a table with shard, row and reason, without their text."""
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tokenmill.corpus.filter import DroppedDocument, Left
+from tokenmill.corpus.filter import Left
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.text_digests import text_digests
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import write_atomic
 from tokenmill_reader.checked_parquet import parquet_file
-from tokenmill_reader.regular_files import naming, read
+from tokenmill_reader.regular_files import naming, open_regular
 
 DROPPED_FILE = "dropped.parquet"  # in TABLES_DIRECTORY
 
-SCHEMA = pa.schema(
-    [
-        pa.field("shard", pa.string(), nullable=False),
-        pa.field("row", pa.int64(), nullable=False),
-        pa.field("id", pa.string()),
-        pa.field("sha256", pa.binary(32), nullable=False),
-        pa.field("reason", pa.string(), nullable=False),
-        pa.field("by", pa.string(), nullable=False),
-    ]
-)
+_FACTS = [
+    pa.field("row", pa.int64(), nullable=False),
+    pa.field("id", pa.string()),
+    pa.field("sha256", pa.binary(32), nullable=False),
+    pa.field("reason", pa.string(), nullable=False),
+    pa.field("by", pa.string(), nullable=False),
+]
+SCHEMA = pa.schema([pa.field("shard", pa.string(), nullable=False), *_FACTS])
 """The columns of dropped.parquet. `row`: the row in the shard, from 0. `id`: null if documents have none. `sha256`: the digest of
 the text, or of a conversation's canonical JSON, in UTF-8. `by`: what the filter knows it by, such as its id."""
 
-_UNIT_FILE = "dropped.msgpack"
+_UNIT_SCHEMA = pa.schema([pa.field("piece", pa.int32(), nullable=False), *_FACTS])
+"""The columns of a unit's file. `row` counts from the start of the piece with the index `piece`."""
+_UNIT_FILE = "dropped.arrow"
+_REPEATED = ["shard", "reason", "by"]  # columns with few values
 
 Starts: TypeAlias = Sequence[tuple[str, int]]
 """The shard of each piece of a unit, and the row in it of the piece's first document."""
@@ -45,23 +47,63 @@ def starts_of(unit: Unit) -> Starts:
     return [(piece.shard.name, piece.first_row) for piece in unit.pieces]
 
 
-def piece_dropped(n_pieces: int, dropped: Iterable[DroppedDocument]) -> list[int]:
-    """The number of dropped documents of each piece."""
-    counts = Counter(one.piece for one in dropped)
-    return [counts[i] for i in range(n_pieces)]
+class UnitDropped:
+    """Collects the dropped documents of a unit: writes them into its `folder`, if that is given, as they are found; without any,
+    no file. `n_by_piece`, `reasons`: their numbers by piece and by reason."""
+
+    def __init__(self, n_pieces: int, folder: Path | None) -> None:
+        self.n_by_piece: list[int] = [0] * n_pieces
+        self.reasons: Counter[str] = Counter()
+        self._path = None if folder is None else folder / _UNIT_FILE
+        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
+
+    def add(self, piece: int, first_row: int, batch: Batch, left: Mapping[int, Left]) -> None:
+        """Adds documents of a batch of the piece with this index and first row, which are left out for these reasons."""
+        indices, reasons = pa.array(left, pa.int64()), [why.reason for why in left.values()]
+        ids = pa.nulls(len(left), pa.string()) if batch.ids is None else batch.ids.take(indices).cast(pa.string())
+        self._add(
+            {
+                "piece": pa.repeat(pa.scalar(piece, pa.int32()), len(left)),
+                "row": pc.add(indices, batch.first_row - first_row),
+                "id": ids,
+                "sha256": text_digests(batch.digested.take(indices)),
+                "reason": reasons,
+                "by": [why.by for why in left.values()],
+            }
+        )
+        self.n_by_piece[piece] += len(left)
+        self.reasons.update(reasons)
+
+    def add_known(self, piece: int, first_row: int, known: pa.Table) -> None:
+        """Adds rows of dropped.parquet that are of the piece with this index and first row."""
+        if not known.num_rows:
+            return
+        rows = {name: known[name].cast(_UNIT_SCHEMA.field(name).type) for name in known.column_names if name != "shard"}
+        pieces = pa.repeat(pa.scalar(piece, pa.int32()), known.num_rows)
+        self._add(rows | {"piece": pieces, "row": pc.subtract(rows["row"], first_row)})
+        self.n_by_piece[piece] += known.num_rows
+        self.reasons.update(known["reason"].to_pylist())
+
+    def _add(self, columns: Mapping[str, object]) -> None:
+        if self._path is None:
+            return
+        with naming(self._path):
+            if self._writer is None:
+                self._writer = pa.ipc.new_stream(self._path, _UNIT_SCHEMA)
+            self._writer.write_table(pa.table(columns, _UNIT_SCHEMA))
+
+    def close(self) -> None:
+        """Ends the file."""
+        if self._writer is not None and self._path is not None:
+            with naming(self._path):
+                self._writer.close()
 
 
-def reasons_of(dropped: Iterable[DroppedDocument]) -> dict[str, int]:
-    """The number of dropped documents by reason."""
-    return dict(sorted(Counter(one.reason for one in dropped).items()))
-
-
-def write_unit_dropped(dropped: Sequence[DroppedDocument], folder: Path) -> None:
-    """Writes the dropped documents of a unit into its folder. Writes no file if there are none."""
-    if dropped:
-        path = folder / _UNIT_FILE
-        with naming(path):
-            path.write_bytes(msgspec.msgpack.encode(dropped))
+def unit_dropped(folder: Path) -> Iterator[pa.RecordBatch]:
+    """The dropped documents in the folder of a unit."""
+    if (folder / _UNIT_FILE).exists():
+        with open(folder / _UNIT_FILE, "rb", opener=open_regular) as file, pa.ipc.open_stream(file) as reader:
+            yield from reader
 
 
 def write_dropped(path: Path, units: Iterable[tuple[Starts, Path]]) -> None:
@@ -71,40 +113,87 @@ def write_dropped(path: Path, units: Iterable[tuple[Starts, Path]]) -> None:
         pq.ParquetWriter(partial, SCHEMA, compression="zstd", write_statistics=False) as writer,
     ):
         for starts, folder in units:
-            if (folder / _UNIT_FILE).exists():
-                found = msgspec.msgpack.decode(read(folder / _UNIT_FILE), type=list[DroppedDocument])
-                rows = [
-                    msgspec.structs.asdict(one.moved(starts[one.piece][1])) | {"shard": starts[one.piece][0]}
-                    for one in found
-                ]
-                writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
+            shards, first_rows = (pa.array(column) for column in zip(*starts, strict=True))
+            tables = []
+            for batch in unit_dropped(folder):
+                rows = pc.add(batch["row"], first_rows.take(batch["piece"]))
+                columns = {name: batch[name] for name in SCHEMA.names[2:]}
+                tables.append(pa.table({"shard": shards.take(batch["piece"]), "row": rows, **columns}, SCHEMA))
+            if tables:
+                writer.write_table(pa.concat_tables(tables).combine_chunks())
 
 
-def read_dropped(path: Path) -> dict[str, list[DroppedDocument]]:
-    """The content of dropped.parquet, by shard. Raises ValidationError if it cannot be read or has other columns."""
-    dropped: dict[str, list[DroppedDocument]] = {}
+class Dropped:
+    """Rows of dropped.parquet. `table`: has SCHEMA's columns, those with few values as dictionaries."""
+
+    def __init__(self, table: pa.Table) -> None:
+        shards = table["shard"].combine_chunks()
+        numbers, rows = shards.indices.to_numpy(), table["row"].to_numpy()
+        steps = np.diff(numbers)
+        if not np.all((steps > 0) | ((steps == 0) & (np.diff(rows) > 0))):
+            table = table.take(np.lexsort((rows, numbers)))
+        self.table = table
+        self._rows: npt.NDArray[np.int64] = table["row"].to_numpy()
+        ends = np.cumsum(np.bincount(numbers, minlength=len(shards.dictionary)))
+        names, starts = shards.dictionary.to_pylist(), [0, *ends.tolist()]
+        self._ranges = {name: (starts[i], starts[i + 1]) for i, name in enumerate(names) if starts[i] < starts[i + 1]}
+
+    @property
+    def shards(self) -> list[str]:
+        """The names of the shards that have some."""
+        return list(self._ranges)
+
+    def rows_of(self, shard: str) -> npt.NDArray[np.int64]:
+        """The rows of a shard in which they are, in order."""
+        start, end = self._ranges.get(shard, (0, 0))
+        return self._rows[start:end]
+
+    def of(self, shard: str, first_row: int = 0, end: int | None = None) -> pa.Table:
+        """Those of a shard in these rows of it, in order."""
+        start, rows = self._ranges.get(shard, (0, 0))[0], self.rows_of(shard)
+        first, last = np.searchsorted(rows, [first_row, np.iinfo(np.int64).max if end is None else end])
+        return self.table.slice(start + first, last - first)
+
+    def by(self, names: Iterable[str]) -> "Dropped":
+        """Those that are known by one of these names."""
+        return Dropped(self.table.filter(self._is_by(names)))
+
+    def but_by(self, names: Iterable[str]) -> "Dropped":
+        """Those that are known by none of these names."""
+        return Dropped(self.table.filter(pc.invert(self._is_by(names))))
+
+    def _is_by(self, names: Iterable[str]) -> pa.ChunkedArray:
+        return pc.is_in(self.table["by"], value_set=pa.array(names, pa.string()))
+
+
+_DICTIONARY = pa.dictionary(pa.int32(), pa.string())
+NONE_DROPPED = Dropped(
+    pa.schema([field.with_type(_DICTIONARY) if field.name in _REPEATED else field for field in SCHEMA]).empty_table()
+)
+
+
+def read_dropped(path: Path) -> Dropped:
+    """The content of dropped.parquet. Raises ValidationError if it cannot be read or has other columns."""
     try:
-        with parquet_file(path) as file:  # read_table would import pyarrow.dataset
-            table = file.read()
+        with parquet_file(path) as file:
+            schema = file.schema_arrow
+        if schema.equals(SCHEMA):
+            with parquet_file(path, read_dictionary=_REPEATED) as file:  # read_table would import pyarrow.dataset
+                return Dropped(file.read())
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ValidationError(path, f"cannot be read: {error}.", "Run `tokenmill build --force`.") from None
-    if not table.schema.equals(SCHEMA):
-        raise ValidationError(
-            path,
-            f"expected the columns {', '.join(SCHEMA.names)}; found {', '.join(table.schema.names)}.",
-            "Run `tokenmill build --force`.",
-        )
-    for row in table.to_pylist():
-        dropped.setdefault(row.pop("shard"), []).append(DroppedDocument(**row))
-    return dropped
+    raise ValidationError(
+        path,
+        f"expected the columns {', '.join(SCHEMA.names)}; found {', '.join(schema.names)}.",
+        "Run `tokenmill build --force`.",
+    )
 
 
 class RecordedRows:
     """The filter that leaves out the documents that dropped.parquet names, by shard and row."""
 
-    def __init__(self, dropped: Mapping[str, Sequence[DroppedDocument]]) -> None:
-        self._by_shard = {name: sorted(some, key=lambda one: one.row) for name, some in dropped.items()}
-        self._rows_of = {name: [one.row for one in some] for name, some in self._by_shard.items()}
+    def __init__(self, dropped: Dropped) -> None:
+        self._dropped = dropped
 
     def as_key(self) -> None:
         """None, since no unit is made by it (see Filter)."""
@@ -112,20 +201,24 @@ class RecordedRows:
     def left_out(self, shard: str, batch: Batch) -> dict[int, Left]:
         """The documents of a batch that are named (see Filter). Raises ValidationError if one has another text or id than the table
         says."""
-        rows, texts, ids = self._rows_of.get(shard, []), batch.digested, batch.ids
         start = batch.first_row
-        recorded = self._by_shard.get(shard, [])[bisect_left(rows, start) : bisect_left(rows, start + len(texts))]
-        for document in recorded:
-            i = document.row - start
-            id = None if ids is None else ids[i].as_py()
-            if not texts[i].is_valid or (id, text_digests(texts.slice(i, 1))[0].as_py()) != (
-                document.id,
-                document.sha256,
-            ):
-                raise ValidationError(
-                    f"{DROPPED_FILE}: {shard}: row {document.row}",
-                    f"says that the document {document.id!r} with the sha256 {document.sha256.hex()[:16]}… is there; found "
-                    "another one.",
-                    "Run `tokenmill build --force`.",
-                )
-        return {document.row - start: Left(document.reason, document.by) for document in recorded}
+        recorded = self._dropped.of(shard, start, start + len(batch.texts))
+        if not recorded.num_rows:
+            return {}
+        indices = pc.subtract(recorded["row"], start).combine_chunks()
+        texts = batch.digested.take(indices)
+        is_same = pc.and_(texts.is_valid(), pc.equal(text_digests(texts), recorded["sha256"].combine_chunks()))
+        if batch.ids is None:
+            is_same = pc.and_(is_same, recorded["id"].combine_chunks().is_null())
+        else:
+            is_id = pc.equal(batch.ids.take(indices).cast(pa.string()), recorded["id"].combine_chunks())
+            is_same = pc.and_(is_same, pc.fill_null(is_id, False))
+        if (i := is_same.index(False).as_py()) >= 0:
+            id, sha256 = recorded["id"][i].as_py(), recorded["sha256"][i].as_py().hex()
+            raise ValidationError(
+                f"{DROPPED_FILE}: {shard}: row {recorded['row'][i]}",
+                f"says that the document {id!r} with the sha256 {sha256[:16]}… is there; found another one.",
+                "Run `tokenmill build --force`.",
+            )
+        why = zip(recorded["reason"].to_pylist(), recorded["by"].to_pylist(), strict=True)
+        return {i: Left(*one) for i, one in zip(indices.to_pylist(), why, strict=True)}

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-import msgspec
+import pyarrow.compute as pc
 
 from tokenmill.corpus.reader import Batch
-from tokenmill.corpus.text_digests import text_digests
 
 
 class Left(NamedTuple):
@@ -36,45 +35,13 @@ Filters: TypeAlias = Mapping[str, Filter]
 """Filters by their names. A document has the reason of the first one that leaves it out."""
 
 
-class DroppedDocument(msgspec.Struct, frozen=True):
-    """A document that was left out. `id`: as text; None if documents have none. `sha256`: that of its text, or of a conversation's
-    canonical JSON. `reason`, `by`: see Left.
-
-    `row` counts from the start of the shard; in a unit's record, from the start of the piece with the index `piece`.
-    """
-
-    row: int
-    id: str | None
-    sha256: bytes
-    reason: str
-    by: str
-    piece: int = 0
-
-    def moved(self, n_rows: int, piece: int = 0) -> "DroppedDocument":
-        """A copy with `n_rows` added to its row, for the piece with this index."""
-        return msgspec.structs.replace(self, row=self.row + n_rows, piece=piece)
-
-
 def left_out(filters: Filters, shard: str, batch: Batch) -> dict[int, Left]:
     """The documents of a batch that filters leave out, by their index, in order."""
     reasons: dict[int, Left] = {}
     for filter in filters.values():
         reasons = {**filter.left_out(shard, batch), **reasons}
-    return {i: reasons[i] for i in sorted(reasons) if batch.digested[i].is_valid}
-
-
-def dropped_documents(filters: Filters, shard: str, batch: Batch) -> list[DroppedDocument]:
-    """The documents of a batch that filters leave out, in order, with their rows in the shard."""
-    return [
-        DroppedDocument(
-            batch.first_row + i,
-            None if batch.ids is None else batch.ids[i].as_py(),
-            text_digests(batch.digested.slice(i, 1))[0].as_py(),
-            left.reason,
-            left.by,
-        )
-        for i, left in left_out(filters, shard, batch).items()
-    ]
+    bad = pc.indices_nonzero(batch.digested.is_null()).to_pylist() if batch.digested.null_count else []
+    return {i: reasons[i] for i in sorted(reasons.keys() - bad)}
 
 
 def as_key(filters: Filters) -> dict[str, Any]:

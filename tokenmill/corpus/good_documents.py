@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -20,7 +21,8 @@ from tokenmill.corpus.bad_documents import (
     PieceDamagedError,
     joined,
 )
-from tokenmill.corpus.filter import DroppedDocument, Filters, dropped_documents
+from tokenmill.corpus.dropped import UnitDropped
+from tokenmill.corpus.filter import Filters, left_out
 from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.corpus.reader import ID_BYTES_MAX, Batch, put_together, read_batches
 from tokenmill.corpus.shards import Shard
@@ -30,7 +32,7 @@ from tokenmill.errors import CorpusError, DamagedError, PassingError, UnitTimeou
 from tokenmill.process_memory import give_memory_back
 
 _JOINED_BYTES = 1 << 20  # of text in batches that are put together
-_ROW_BYTES = 256  # of a document that was left out, without its bytes and its id
+_ROW_BYTES = 256  # of a bad document, without its bytes
 _BYTES_TO_GIVE_BACK = 64_000_000  # of text that has been read
 
 
@@ -69,15 +71,19 @@ class _Together:
     def _hold_texts(self) -> None:
         if not self._texts:
             return
-        pieces, texts = zip(*self._texts, strict=True)
+        self._held.append(self.batch_of(self._texts))
         self._texts = []
+
+    def batch_of(self, texts: Sequence[tuple[int, str]]) -> Batch:
+        """The texts of files that are one document each, with the indices of their pieces."""
+        pieces, texts = zip(*texts, strict=True)
         shards = [self._unit.pieces[i].shard for i in pieces]
         ids = None
         if self._unit.source.id_column is not None:
             ids = pa.array([shard.id_of(0, is_whole=True) for shard in shards], pa.large_string())
         file_bytes, rows = sum(shard.n_bytes for shard in shards), pa.array([0] * len(pieces), pa.int64())
         array = pa.array(texts, pa.large_string())
-        self._held.append(Batch(0, array, ids, file_bytes, rows, pieces=pa.array(pieces, pa.int32())))
+        return Batch(0, array, ids, file_bytes, rows, pieces=pa.array(pieces, pa.int32()))
 
 
 class _Enough(Exception):
@@ -87,8 +93,8 @@ class _Enough(Exception):
 class GoodDocuments:
     """The good documents of a unit. Iterating gives batches, in which the documents of small files are together. `left` collects
     the bad documents and damaged pieces that were left out so far, if `source` allows that. `dropped` collects the documents that
-    `filters` leave out.
-    `reading`: how documents are read; None: as the unit's source says.
+    `filters` leave out, in the `folder` of the unit; without a folder, only their numbers. `reading`: how documents are read; None:
+    as the unit's source says.
 
     Pieces that are marked as damaged are skipped. `advance` is called with the file bytes of each finished batch. Iterating
     raises PieceDamagedError for a newly found damaged piece, and CorpusError for anything that `source` does not let pass.
@@ -102,9 +108,10 @@ class GoodDocuments:
         advance: Advance,
         filters: Filters,
         reading: Reading | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.left: list[BadDocument] = []
-        self.dropped: list[DroppedDocument] = []
+        self.dropped: UnitDropped = UnitDropped(len(unit.pieces), folder)
         self.unit = unit
         self._source = source
         self._limits = limits
@@ -112,14 +119,17 @@ class GoodDocuments:
         self._filters = filters
         self._reading = reading or unit.source.reading
         self._n_bytes = 0  # of text since memory was given back
-        self._n_held = 0  # of bytes of what was left out
+        self._n_held = 0  # of bytes of bad documents
 
     def __iter__(self) -> Iterator[Batch]:
         source, reading, together = self._source, self._reading, _Together(self.unit)
         for i, piece in enumerate(self.unit.pieces):
-            text = small_text(piece, reading, self._limits) if not self._filters else None
+            text = small_text(piece, reading, self._limits)
             if text is not None:
-                yield from self._given(together.add_text(i, text))
+                if self._filters and self._left_out(i, piece, together.batch_of([(i, text)])):
+                    self._advance(piece.shard.n_bytes, 0)
+                else:
+                    yield from self._given(together.add_text(i, text))
                 continue
             if piece.damage is not None:
                 self.left.append(BadDocument(None, None, piece.damage, None, i))
@@ -137,6 +147,7 @@ class GoodDocuments:
                 reason = str(error).removeprefix(f"{piece.shard.name}: ")
                 raise PieceDamagedError(str(error), self.unit.without({i: reason})) from None
         yield from self._given(together.rest())
+        self.dropped.close()
 
     def _given(self, batches: Sequence[Batch]) -> Iterator[Batch]:
         """Gives the batches, and says of each that it is finished once the next is asked for."""
@@ -188,20 +199,15 @@ class GoodDocuments:
 
     def _left_out(self, i: int, piece: Piece, batch: Batch) -> list[int]:
         """The documents of a batch that filters leave out, by their index."""
-        dropped = dropped_documents(self._filters, piece.shard.name, batch)
-        if dropped:
-            n_bytes = sum(_ROW_BYTES + len(document.id or "") for document in dropped)
-            self._hold(n_bytes, f"{piece.shard.name}, row {dropped[-1].row}")
-        self.dropped += (document.moved(-piece.first_row, i) for document in dropped)
-        return [document.row - batch.first_row for document in dropped]
-
-    def _hold(self, n_bytes: int, where: str) -> None:
-        """Counts what is held to the end of the unit. Raises CorpusError if it is too much."""
-        self._n_held += n_bytes
-        self._limits.check_held(self._n_held, where)
+        left = left_out(self._filters, piece.shard.name, batch)
+        if left:
+            self.dropped.add(i, piece.first_row, batch, left)
+        return list(left)
 
     def _leave(self, i: int, piece: Piece, bad: BadDocument) -> None:
-        self._hold(_ROW_BYTES + len(bad.raw or b"") + len(bad.reason), f"{piece.shard.name}, {bad.place}")
+        """Holds a bad document to the end of the unit. Raises CorpusError if they take too many bytes."""
+        self._n_held += _ROW_BYTES + len(bad.raw or b"") + len(bad.reason)
+        self._limits.check_held(self._n_held, f"{piece.shard.name}, {bad.place}")
         self.left.append(bad.moved(-piece.first_row, -piece.first_line, i))
 
 

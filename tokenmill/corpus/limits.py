@@ -21,7 +21,7 @@ SMALLER_BATCHES = "write the file in smaller record batches"
 class Limits:
     """`document_bytes_max`: for a document, or a line of a .jsonl file, or a record of a .csv file. `block_bytes_max`: for a page
     of a .parquet file, or a record batch of an .arrow file. `batch_bytes`: the most text of a batch of several documents.
-    `held_bytes_max`: for the bad and dropped documents of a unit, which are held to its end. `process_bytes_max`: for the whole
+    `held_bytes_max`: for the bad documents of a unit, which are held to its end. `process_bytes_max`: for the whole
     process. None: no limit."""
 
     document_bytes_max: int | None

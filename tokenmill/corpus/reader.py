@@ -114,7 +114,7 @@ class Batch:
         return pa.array(np.arange(self.first_row, self.first_row + len(self.texts)))
 
 
-LeaveOut = Callable[[Batch], Sequence[int]]
+LeaveOut = Callable[[Batch], Sequence[int] | npt.NDArray[np.int64]]
 
 
 def read_batches(
@@ -207,12 +207,12 @@ def _numbered(
         row += len(texts)
 
 
-def _without(batch: Batch, indices: Sequence[int]) -> Batch:
+def _without(batch: Batch, indices: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
     """The batch with null for each of these documents."""
-    if not indices:
+    if not len(indices):
         return batch
     is_kept = np.ones(len(batch.texts), bool)
-    is_kept[list(indices)] = False
+    is_kept[np.asarray(indices)] = False
     mask, messages = pa.array(is_kept), batch.messages
     messages = None if messages is None else pc.if_else(mask, messages, None)
     return replace(batch, texts=pc.if_else(mask, batch.texts, None), messages=messages)

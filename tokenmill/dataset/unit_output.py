@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -10,8 +11,7 @@ import pyarrow as pa
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.console import say
 from tokenmill.corpus.bad_documents import BadDocument
-from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped, reasons_of, write_unit_dropped
-from tokenmill.corpus.filter import DroppedDocument
+from tokenmill.corpus.dropped import DROPPED_FILE, NONE_DROPPED, Dropped, UnitDropped, read_dropped
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, LeftOut, left_out, read_quarantine, write_left
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import read_index, unit_of_index
@@ -120,34 +120,30 @@ def take_over(store: UnitStore, keys: Mapping[str, Sequence[str]], files: Mappin
     )
 
     def take(shard: OutputShard) -> bool:
-        left_of_unit, without = _of_unit(shard, left), _dropped_of_unit(shard, dropped)
+        left_of_unit = _of_unit(shard, left)
+        has_dropped = any(rows.n_dropped for rows in shard.rows)
+        is_dropped_known = dropped is not None and all(rows.n_bad is not None for rows in shard.rows)
         path = files.get(f"{TOKENS_DIRECTORY}/{shard.name}")
         digest = shard.tokens_sha256
-        if index is None or left_of_unit is None or without is None or path is None or digest is None:
+        if (
+            index is None
+            or left_of_unit is None
+            or (has_dropped and not is_dropped_known)
+            or path is None
+            or digest is None
+        ):
             return False
         names, rows = keys[shard.unit], index[shard.name]
         kept = kept_again(rows, names) if names else None
         if (names and kept is None) or not _is_whole(path, shard.sha256):
             return False
-        facts = EncodeFacts(
-            piece_documents=[rows.n_documents for rows in shard.rows],
-            piece_bad=[rows.n_bad for rows in shard.rows],
-            piece_dropped=[rows.n_dropped for rows in shard.rows],
-            reasons=reasons_of(without),
-            left=left_out(left_of_unit),
-            n_tokens=shard.n_tokens,
-            text_bytes=shard.text_bytes,
-            tokens_sha256=digest,
-            n_trained=shard.n_trained,
-            answers=shard.answers,
-            piece_samples=_samples_of(shard),
-        )
         with store.new(shard.unit) as partial:
+            reasons = _write_dropped(shard, dropped or NONE_DROPPED, partial)
             link(path, partial / TOKENS_FILE)
             _count(path, manifest.id_max, partial / UNIT_COUNTS_FILE)
             unit_of_index(rows, partial / UNIT_INDEX_FILE, shard.pieces, kept)
             write_left(left_of_unit, partial)
-            write_unit_dropped(without, partial)
+            facts = _facts_of(shard, digest, reasons, left_out(left_of_unit))
             store.keep(shard.unit, partial, facts)
         return True
 
@@ -155,6 +151,22 @@ def take_over(store: UnitStore, keys: Mapping[str, Sequence[str]], files: Mappin
         n_taken = sum(pool.map(take, wanted.values()))
     store.flush()
     return n_taken
+
+
+def _facts_of(shard: OutputShard, tokens_sha256: str, reasons: dict[str, int], left: LeftOut) -> EncodeFacts:
+    return EncodeFacts(
+        piece_documents=[rows.n_documents for rows in shard.rows],
+        piece_bad=[rows.n_bad for rows in shard.rows],
+        piece_dropped=[rows.n_dropped for rows in shard.rows],
+        reasons=reasons,
+        left=left,
+        n_tokens=shard.n_tokens,
+        text_bytes=shard.text_bytes,
+        tokens_sha256=tokens_sha256,
+        n_trained=shard.n_trained,
+        answers=shard.answers,
+        piece_samples=_samples_of(shard),
+    )
 
 
 def _samples_of(shard: OutputShard) -> list[int] | None:
@@ -224,26 +236,18 @@ def _of_unit(shard: OutputShard, left: Mapping[str, Sequence[BadDocument]] | Non
     ]
 
 
-def _dropped_of(manifest: Manifest, path: Path | None) -> dict[str, list[DroppedDocument]] | None:
-    """The dropped documents by the name of their shard; None if that is unknown."""
+def _dropped_of(manifest: Manifest, path: Path | None) -> Dropped | None:
+    """The dropped documents; None if they are unknown."""
     if not manifest.n_dropped:
-        return {}
+        return NONE_DROPPED
     if path is None or not _is_whole_table(manifest, DROPPED_FILE, path):
         return None
     return read_dropped(path)
 
 
-def _dropped_of_unit(
-    shard: OutputShard, dropped: Mapping[str, Sequence[DroppedDocument]] | None
-) -> list[DroppedDocument] | None:
-    """The dropped documents of a unit, relative to its pieces; None if that is unknown."""
-    if all(rows.n_dropped == 0 for rows in shard.rows):
-        return []
-    if dropped is None or any(rows.n_bad is None for rows in shard.rows):
-        return None
-    return [
-        one.moved(-rows.first_row, i)
-        for i, rows in enumerate(shard.rows)
-        for one in dropped.get(rows.name, ())
-        if rows.first_row <= one.row < (rows.next_row or 0)
-    ]
+def _write_dropped(shard: OutputShard, dropped: Dropped, folder: Path) -> dict[str, int]:
+    """Writes the dropped documents of a unit into its folder, and gives their number by reason."""
+    with closing(UnitDropped(len(shard.rows), folder)) as of_unit:
+        for i, rows in enumerate(shard.rows):
+            of_unit.add_known(i, rows.first_row, dropped.of(rows.name, rows.first_row, rows.next_row))
+    return dict(sorted(of_unit.reasons.items()))

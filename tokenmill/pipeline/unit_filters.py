@@ -12,7 +12,8 @@ import pyarrow as pa
 from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
 from tokenmill.corpus.drop import DropLine, DropList
-from tokenmill.corpus.filter import DroppedDocument, Filters
+from tokenmill.corpus.dropped import Dropped
+from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.text_digests import text_digests, text_keys
@@ -89,14 +90,13 @@ def unit_filters(project: Project) -> Rounds[dict[str, Filters]]:
     return {unit.name: _of_unit(filters, parts, one.folder) for unit, one in zip(units, done, strict=True)}
 
 
-def lines_without_documents(
-    whole: DropList, of_units: Iterable[Filters], dropped: Iterable[DroppedDocument]
-) -> list[DropLine]:
+def lines_without_documents(whole: DropList, of_units: Iterable[Filters], dropped: Dropped) -> list[DropLine]:
     """The lines of the list that match no document, in order. `of_units`: the filters of each unit. `dropped`: the documents that
     were left out. A line with both an id and a digest matches only a document that has both."""
     lists = (filters.get("drop") for filters in of_units)
     used = {line for some in lists if isinstance(some, DropList) for line in some.lines}
-    named = {(one.id, one.sha256) for one in dropped}
+    by_both = dropped.by(["id and digest"]).table
+    named = {*zip(by_both["id"].to_pylist(), by_both["sha256"].to_pylist(), strict=True)}
     return [
         line
         for line in whole.lines

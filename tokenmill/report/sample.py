@@ -1,7 +1,7 @@
 """Draws samples of documents and tokens of bounded size by keyed hashes."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.corpus.bad_documents import ColumnError
-from tokenmill.corpus.filter import DroppedDocument
+from tokenmill.corpus.dropped import Dropped
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.makers import maker_of
 from tokenmill.corpus.reader import read_batches
@@ -75,13 +75,13 @@ def draw_documents(
     units: Sequence[Unit],
     language_column: str | None,
     limits: Limits,
-    dropped: Mapping[str, Sequence[DroppedDocument]],
+    dropped: Dropped,
 ) -> DocumentSample:
     """Reads the first documents of up to 16 files or parts of files per source: about 2 MiB in all, but at least 16 KiB per file
     (16 MiB with 64 sources). What small files leave of their source's share goes to its larger ones.
 
     A keyed hash of names chooses files, so a new file changes the sample little. Leaves out bad documents, damaged files, documents
-    that lack a language in `language_column`, and those in `dropped`, by shard. Raises ParamsError if no file has
+    that lack a language in `language_column`, and those in `dropped`. Raises ParamsError if no file has
     `language_column` or its values are no short names, and CorpusError for a file that cannot be read.
     """
     drawn = _pieces(units)
@@ -100,7 +100,7 @@ def draw_documents(
                 refused.append(f"{piece.shard.name}: {column!r} is the column of the documents")
                 continue
             try:
-                rows = [one.row for one in dropped.get(piece.shard.name, ())]
+                rows = dropped.rows_of(piece.shard.name)
                 for text, language in _beginning(piece, column, piece_bytes, limits, refused, rows):
                     left_bytes -= _n_bytes(text)
                     texts.append(text)
@@ -164,7 +164,7 @@ def _beginning(
     n_bytes: int,
     limits: Limits,
     refused: list[str],
-    dropped: list[int],
+    dropped: npt.NDArray[np.int64],
 ) -> Iterator[tuple[pa.LargeStringArray, pa.Array | None]]:
     """The texts and languages of a piece's first documents, `n_bytes` together or the first one. Adds to `refused` why documents
     were left out."""
@@ -176,7 +176,10 @@ def _beginning(
         piece.part,
         on_bad=lambda bad: refused.append(f"{piece.shard.name}: {bad.reason}"),
         limits=replace(limits, batch_bytes=n_bytes),
-        leave_out=lambda batch: [i for row in dropped if 0 <= (i := row - batch.first_row) < len(batch.texts)],
+        leave_out=lambda batch: (
+            dropped[slice(*np.searchsorted(dropped, [batch.first_row, batch.first_row + len(batch.texts)]))]
+            - batch.first_row
+        ),
     )
     with closing(read):  # type: ignore[type-var]
         for batch in read:

@@ -3,12 +3,11 @@
 import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 from tokenmill.config.source_params import Source
 from tokenmill.console import say
-from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
+from tokenmill.corpus.dropped import DROPPED_FILE, NONE_DROPPED, read_dropped
 from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.dataset.manifest import Manifest
@@ -150,7 +149,9 @@ def _tell_left_out(project: Project, manifest: Manifest, corpus: EncodedCorpus, 
         names = " and ".join(map(param_of, project.read_filters()))
         say(f"encode: left out {sum(n_dropped.values()):,} documents by {names}: {reasons}")
     listed, place = project.read_drop_list(), project.params.source.drop
-    dropped = read_dropped(project.root / TABLES_DIRECTORY / DROPPED_FILE) if n_dropped and listed.lines else {}
-    if idle := lines_without_documents(listed, filters.values(), chain.from_iterable(dropped.values())):
+    dropped = (
+        read_dropped(project.root / TABLES_DIRECTORY / DROPPED_FILE) if n_dropped and listed.lines else NONE_DROPPED
+    )
+    if idle := lines_without_documents(listed, filters.values(), dropped):
         n = f"{len(idle):,} of the {len(listed.lines):,} lines"
         say(f"encode: {n} of source.drop name no document; the first: {place}, {idle[0].place}")

@@ -18,7 +18,6 @@ from tokenmill.config.chat_params import StopToken
 from tokenmill.config.encode_params import Encode
 from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
-from tokenmill.corpus.dropped import piece_dropped, reasons_of, write_unit_dropped
 from tokenmill.corpus.filter import Filters, as_key
 from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
@@ -68,7 +67,7 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
     def run(self, folder: Path, advance: Advance) -> EncodeFacts:
         """Writes the unit's files (see Task)."""
         assert self.unit is not None
-        documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.filters)
+        documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.filters, folder=folder)
         piece_documents = np.zeros(len(self.unit.pieces), np.int64)
         files = UnitFiles(self.unit, self.encoder, folder, self.limits)
         with ExitStack() as stack:
@@ -208,17 +207,16 @@ class UnitFiles:
         return f"{self._unit.pieces[batch.piece(i)].shard.name}, row {batch.rows()[i].as_py()}"
 
     def finish(self, documents: GoodDocuments, piece_documents: list[int]) -> EncodeFacts:
-        """Writes the token counts, the quarantine and the dropped documents, which are complete after the last batch, and gives the
-        facts of the unit. `piece_documents`: the numbers of its documents per piece."""
+        """Writes the token counts and the quarantine, which are complete after the last batch, and gives the facts of the unit.
+        `piece_documents`: the numbers of its documents per piece."""
         has_samples = self.encoder.entry is not None and self.encoder.entry.turns == "each"
         self._counts.write(self._folder / UNIT_COUNTS_FILE)
         write_left(documents.left, self._folder)
-        write_unit_dropped(documents.dropped, self._folder)
         return EncodeFacts(
             piece_documents=piece_documents,
             piece_bad=piece_bad(self._unit, documents.left),
-            piece_dropped=piece_dropped(len(self._unit.pieces), documents.dropped),
-            reasons=reasons_of(documents.dropped),
+            piece_dropped=documents.dropped.n_by_piece,
+            reasons=dict(sorted(documents.dropped.reasons.items())),
             left=left_out(documents.left),
             n_tokens=self.n_tokens,
             text_bytes=self.text_bytes,

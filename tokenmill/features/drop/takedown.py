@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from tokenmill.artifacts.golden import GOLDEN_FILE
-from tokenmill.checks.dropped_checks import Dropped, list_of_dropped, listed
+from tokenmill.checks.dropped_checks import list_of_dropped
 from tokenmill.config.params import Params
-from tokenmill.corpus.drop import DropList, drop_list
-from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
+from tokenmill.corpus.drop import BY, DropList, drop_list
+from tokenmill.corpus.dropped import DROPPED_FILE, NONE_DROPPED, Dropped, read_dropped
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_INDEX_FILE
@@ -96,7 +96,7 @@ class _Sought:
     @property
     def digests(self) -> set[str]:
         named = {line.sha256 for one in self.lists for line in one.lines if line.sha256 is not None}
-        return {one.hex() for one in named | {one.sha256 for some in self.dropped.values() for one in some}}
+        return {one.hex() for one in named | {*self.dropped.table["sha256"].to_pylist()}}
 
     def n_in(self, ids: pa.Array, digests: pa.Array) -> int:
         """How many of these documents are dropped ones."""
@@ -105,7 +105,7 @@ class _Sought:
 
     def n_samples(self, samples: Mapping[str, str]) -> int:
         """How many of these beginnings of documents belong to dropped ones. `samples`: texts by corpus/FILE/ROW."""
-        names = {f"corpus/{shard}/{one.row}" for shard, some in self.dropped.items() for one in some}
+        names = {f"corpus/{shard}/{row}" for shard in self.dropped.shards for row in self.dropped.rows_of(shard)}
         digests = self.digests
         return sum(
             name in names or hashlib.sha256(text.encode()).hexdigest() in digests for name, text in samples.items()
@@ -116,13 +116,13 @@ def takedown(root: Path, params: Params) -> Takedown | None:
     """Finds what is left in the project at `root` of the documents that source.drop names; None without such documents. Raises
     CorpusError and ParamsError."""
     listed_lines = drop_list(root, params.source.drop, params.has_ids)
-    dropped: Dropped = {}
+    dropped = NONE_DROPPED
     unread = []
     try:
-        dropped = listed(read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE))
+        dropped = read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE).by(BY)
     except ValidationError as error:
         unread.append(f"the input files ({str(error).removesuffix('.')})")
-    if not listed_lines.lines and not dropped:
+    if not listed_lines.lines and not dropped.shards:
         return None
     wanted = _Sought([listed_lines, list_of_dropped(dropped)], dropped)
     remains = Takedown(len(listed_lines.lines), unseen=unread)
@@ -137,16 +137,17 @@ def takedown(root: Path, params: Params) -> Takedown | None:
 
 
 def _documents(remains: Takedown, root: Path, wanted: _Sought) -> None:
-    for shard, documents in wanted.dropped.items():
+    for shard in wanted.dropped.shards:
         if is_url(shard) or (root / shard).exists():
-            n = f"{len(documents):,} of the documents, the first in row {min(document.row for document in documents)}"
+            rows = wanted.dropped.rows_of(shard)
+            n = f"{len(rows):,} of the documents, the first in row {rows[0]}"
             fix = "Delete them from the file, and run `tokenmill build`. If DVC tracks the file, `dvc add` it again"
             remains.add(shard, f"the input file has {n}", fix)
     index = root / TABLES_DIRECTORY / DOCUMENTS_FILE
     if index.exists() and _holds(index, wanted):
         what = "some have documents that the list names and the last build did not leave out"
         remains.add("the input files", what, "Run `tokenmill build`, and verify again")
-    elif not wanted.dropped and not remains.unseen:
+    elif not wanted.dropped.shards and not remains.unseen:
         remains.add("the input files", "", "")
 
 
@@ -294,7 +295,7 @@ def _git(remains: Takedown, root: Path, wanted: _Sought) -> None:
     """The files of documents and of samples that a commit has."""
     places = [
         RAW_DIRECTORY,
-        *(name for name in wanted.dropped if not is_url(name)),
+        *(name for name in wanted.dropped.shards if not is_url(name)),
         f"{TOKENIZER_DIRECTORY}/{GOLDEN_FILE}",
     ]
     added = ("--name-only", "--diff-filter=A", "--no-renames")

@@ -33,4 +33,4 @@ class MinChars:
     def left_out(self, shard: str, batch: Batch) -> dict[int, Left]:
         """The short documents of a batch (see Filter)."""
         is_short = pc.less(pc.utf8_length(batch.texts), self.n)
-        return {i: Left(NAME, NAME) for i in pc.indices_nonzero(is_short).to_pylist()}
+        return dict.fromkeys(pc.indices_nonzero(is_short).to_pylist(), Left(NAME, NAME))
