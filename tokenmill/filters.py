@@ -1,15 +1,16 @@
 """The filters that a project asks for, or that a manifest says a dataset was made with."""
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tokenmill.config.source_params import Source
-from tokenmill.corpus.drop import drop_list
+from tokenmill.corpus.drop import BY, drop_list
 from tokenmill.corpus.filter import Filter, Filters, Left
 from tokenmill.corpus.reader import Batch
-from tokenmill.errors import ParamsError
+from tokenmill.errors import ParamsError, TokenmillError
 from tokenmill.features import PARTS, load, load_of_others, package_of, parts_of_others
 
 _OWN = frozenset({"drop", *PARTS["filters"]})
@@ -36,7 +37,7 @@ def filters_of(values: Mapping[str, Any]) -> dict[str, Filter]:
     """The filters with these names and values. Raises ParamsError for a name that neither tokenmill nor an installed package has,
     or a value that its filter refuses, and UsageError for a package that cannot be imported."""
     filters: dict[str, Filter] = {}
-    others = parts_of_others("filters", _OWN) if values.keys() - PARTS["filters"].keys() else {}
+    others = parts_of_others("filters", _OWN | BY) if values.keys() - PARTS["filters"].keys() else {}
     for name, value in values.items():
         if name not in PARTS["filters"] and name not in others:
             known = ", ".join(others) or "none"
@@ -47,14 +48,15 @@ def filters_of(values: Mapping[str, Any]) -> dict[str, Filter]:
             filter = make(value)
         except (TypeError, ValueError) as error:
             raise ParamsError(param_of(name), f"found {value!r:.80}: {error}.", "Correct it.") from None
-        filters[name] = FilterOfPackage(package_of(others[name]), filter) if name in others else filter
+        filters[name] = FilterOfPackage(name, package_of(others[name]), filter) if name in others else filter
     return filters
 
 
 @dataclass(frozen=True)
 class FilterOfPackage:
-    """A filter that another package adds. `package`: its name and version, which join the keys of units."""
+    """A filter that another package adds under this name. `package`: its name and version, which join the keys of units."""
 
+    name: str
     package: str
     filter: Filter
 
@@ -63,8 +65,25 @@ class FilterOfPackage:
         return [self.package, self.filter.as_key()]
 
     def left_out(self, shard: str, batch: Batch) -> Mapping[int, Left]:
-        """The documents of a batch that it leaves out (see Filter)."""
-        return self.filter.left_out(shard, batch)
+        """The documents of a batch that it leaves out, known by its name (see Filter). Raises ParamsError where it fails, or gives
+        what is no index and reason."""
+        try:
+            left = {
+                operator.index(i): Left(why.reason, self.name) for i, why in self.filter.left_out(shard, batch).items()
+            }
+            wrong = [why for i, why in left.items() if not 0 <= i < len(batch.texts) or not isinstance(why.reason, str)]
+            if wrong:
+                raise IndexError(f"expected an index below {len(batch.texts):,}, with a reason in words; found another")
+        except TokenmillError:
+            raise
+        except Exception as error:  # what another package raises
+            raise ParamsError(
+                param_of(self.name),
+                f"this filter, of the package {self.package}, failed in {shard}, rows {batch.first_row:,} to "
+                f"{batch.first_row + len(batch.texts) - 1:,}: {type(error).__name__}: {error}.",
+                "Correct the package, or install another version of it.",
+            ) from error
+        return left
 
 
 def param_of(name: str) -> str:

@@ -99,3 +99,40 @@ def test_filters_that_may_look_at_ids_are_refused_where_count_reads_groups_in_th
             refuse_groups([], source, "lang")
         refuse_groups([], source, "sources")
     refuse_groups([], Source(min_chars=3), "lang")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("return {0: Left(1 / 0, 'x')}", "ZeroDivisionError: division by zero"),
+        ("return {len(batch.texts): Left('x', 'x')}", "IndexError: expected an index below 2"),
+        ("return {-1: Left('x', 'x')}", "IndexError: expected an index below 2"),
+        ("return {'0': Left('x', 'x')}", "TypeError"),
+        ("return {0: Left(None, 'x')}", "IndexError: expected an index below 2, with a reason in words"),
+        ("return {0: 'x'}", "AttributeError"),
+        ("return [0]", "AttributeError"),
+    ],
+)
+def test_a_filter_that_fails_is_one_error_that_names_its_package(site: Path, line: str, words: str) -> None:
+    path = site / "shouting/filter.py"
+    path.write_text(path.read_text(encoding="utf-8").replace("reasons = {}", line), encoding="utf-8")
+    sys.modules.pop("shouting.filter", None)
+    batch = Batch(5, pa.array(["a", "b"], pa.large_string()), None)
+    expected = r"source\.filters\.shouting: this filter, of the package shouting 7, failed in a\.jsonl, rows 5 to 6: "
+    with pytest.raises(ParamsError, match=expected + words):
+        filters_of({"shouting": 0.5})["shouting"].left_out("a.jsonl", batch)
+    sys.modules.pop("shouting.filter", None)
+
+
+def test_documents_are_known_by_the_name_of_the_filter_and_none_has_that_of_a_column(site: Path) -> None:
+    path = site / "shouting/filter.py"
+    path.write_text(
+        path.read_text(encoding="utf-8").replace('"shouting", "shouting"', '"loud", "id"'), encoding="utf-8"
+    )
+    sys.modules.pop("shouting.filter", None)
+    batch = Batch(0, pa.array(["LOUD", "quiet"], pa.large_string()), None)
+    assert filters_of({"shouting": 0.5})["shouting"].left_out("a.jsonl", batch) == {0: ("loud", "shouting")}
+    _register(site, "id = shouting.filter:Shouting")
+    with pytest.raises(UsageError, match=r"adds 'id' to tokenmill\.filters, a name that tokenmill has already"):
+        filters_of({"id": 1})
+    sys.modules.pop("shouting.filter", None)

@@ -169,8 +169,10 @@ def _check_files(
                 subject = replace(subject, inputs=inputs)
             dropped, of_dropped = dropped_documents(subject)
             verdict.add([*of_dropped, *of_inputs])
-            filters, of_filters = _recorded_filters(manifest, dropped)
-            verdict.add(of_filters)
+            filters: Filters = {}
+            if options.source is not None:
+                filters, of_filters = _recorded_filters(manifest, dropped)
+                verdict.add(of_filters)
             files = _files(subject, options, filters)
             folders = [scratch / str(i) for i in range(len(files))]
             run = _FileChecks(subject, remote, dropped is not None, ended, now)

@@ -149,17 +149,17 @@ class Dropped:
         return self._rows[start:end]
 
     def of(self, shard: str, first_row: int = 0, end: int | None = None) -> pa.Table:
-        """Those of a shard in these rows of it, in order."""
+        """Gives the dropped documents in these rows of a shard, in order."""
         start, rows = self._ranges.get(shard, (0, 0))[0], self.rows_of(shard)
         first, last = np.searchsorted(rows, [first_row, np.iinfo(np.int64).max if end is None else end])
         return self.table.slice(start + first, last - first)
 
     def by(self, names: Iterable[str]) -> "Dropped":
-        """Those that are known by one of these names."""
+        """Gives the documents that are known by one of these names."""
         return Dropped(self.table.filter(self._is_by(names)))
 
     def but_by(self, names: Iterable[str]) -> "Dropped":
-        """Those that are known by none of these names."""
+        """Gives the documents that are known by none of these names."""
         return Dropped(self.table.filter(pc.invert(self._is_by(names))))
 
     def _is_by(self, names: Iterable[str]) -> pa.ChunkedArray:
