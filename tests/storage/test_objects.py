@@ -69,8 +69,20 @@ def test_a_folder_is_listed_without_its_siblings(each_s3: pytest.MonkeyPatch) ->
         client().put_object(Bucket="bucket", Key=key, Body=b"x")
     assert [one.url for one in objects.list_objects("s3://bucket/p")] == ["s3://bucket/p/a.txt"]
     assert len(objects.list_objects("s3://bucket")) == 3
-    assert sorted(objects.list_folders("s3://bucket")) == ["p", "pq"]
+    assert objects.list_folders("s3://bucket") == ["p", "pq"]
     assert objects.list_folders("s3://bucket/p") == []
+
+
+def test_folders_are_found_between_many_objects_of_each(each_s3: pytest.MonkeyPatch) -> None:
+    """A folder of more keys than obstore gives at once, names that begin alike, and objects beside the folders."""
+    put = client().put_object
+    names = ["a", "a b", "a-b", "a.b", "a0", "b", "\u00e9", "\U0001f600"]
+    for name in names:
+        for i in range(60 if name == "a b" else 1):
+            put(Bucket="bucket", Key=f"q/{name}/{i:02}/x.txt", Body=b"x")
+    for key in ("q/a!", "q/a/", "q/a0.txt", "q/z", "qq/a/x"):
+        put(Bucket="bucket", Key=key, Body=b"x")
+    assert objects.list_folders("s3://bucket/q") == sorted(names)
 
 
 def test_a_listing_that_goes_on_and_on_ends(each_s3: pytest.MonkeyPatch) -> None:
@@ -78,6 +90,10 @@ def test_a_listing_that_goes_on_and_on_ends(each_s3: pytest.MonkeyPatch) -> None
     for key in ("p/a.txt", "p/b.txt", "p/c/d.txt"):
         client().put_object(Bucket="bucket", Key=key, Body=b"x")
     assert len(objects.list_objects("s3://bucket/p/c")) == 1
+    each_s3.setattr("tokenmill.storage.urls.N_LISTED_MAX", 1)
+    with pytest.raises(StorageError, match="has more than 1 files below it"):
+        objects.list_folders("s3://bucket/p")
+    each_s3.setattr("tokenmill.storage.urls.N_LISTED_MAX", 2)
     with pytest.raises(StorageError, match="s3://bucket/p: has more than 2 files below it"):
         objects.list_objects("s3://bucket/p")
 

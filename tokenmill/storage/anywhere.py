@@ -93,7 +93,7 @@ def files_below(folder: Path) -> Iterator[Path]:
 def list_folders(folder: str) -> list[str]:
     """The names of the folders right below a folder, sorted, without symbolic links to folders."""
     if is_url(folder):
-        return sorted(objects.list_folders(folder))
+        return objects.list_folders(folder)
     path = Path(folder)
     return (
         sorted(child.name for child in path.iterdir() if child.is_dir() and not child.is_symlink())

@@ -39,12 +39,30 @@ def list_objects(prefix: str) -> list[StoredObject]:
 
 
 def list_folders(prefix: str) -> list[str]:
-    """The names of the folders right below a folder, in no certain order: the parts of keys that a slash ends."""
+    """The names of the folders right below a folder, sorted: the parts of keys that a slash ends. Raises StorageError for too many
+    names."""
     with _at(prefix) as (store, key):
-        import obstore
+        names = bounded_listing(prefix, _folders(store, f"{key}/" if key else ""))
+        return sorted(name for name in names if name)
 
-        found = obstore.list_with_delimiter(store, key or None)["common_prefixes"]
-        return [one.rstrip("/").rpartition("/")[2] for one in found]
+
+def _folders(store: "ObjectStore", above: str) -> Iterator[str]:
+    """The names of the folders below keys with this beginning, and "" for what else it gets. It asks for some keys, then for those
+    behind their last folder: obstore's listing of folders loads a whole answer, which a server can make endless."""
+    import obstore
+
+    offset: str | None = ""
+    while offset is not None:
+        behind, offset = offset, None
+        for entries in obstore.list(store, above.rstrip("/") or None, offset=behind or None):
+            yield ""
+            keys = sorted(key for entry in entries if (key := entry["path"]) > behind)
+            if keys:  # else the server does not heed the offset
+                parts = [key[len(above) :].partition("/") for key in keys]
+                yield from dict.fromkeys(name if slash else "" for name, slash, _ in parts)
+                last, slash, _ = parts[-1]
+                offset = f"{above}{last}/\U0010ffff" if slash else keys[-1]
+                break
 
 
 def head(url: str) -> StoredObject | None:
