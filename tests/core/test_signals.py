@@ -1,5 +1,6 @@
 """Calls of the core in real processes, which take signals, fork, and end."""
 
+import json
 import os
 import signal
 import subprocess
@@ -84,6 +85,30 @@ sys.exit(cli.main(["status"]))
 """
     done = subprocess.run([sys.executable, "-c", lost], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (code, f"tokenmill: {word}.\n")
+
+
+@pytest.mark.parametrize("second", ["SIGINT", "SIGTERM", "SIGHUP"])
+@ENDS
+def test_a_second_signal_while_the_end_is_told_changes_nothing(name: str, code: int, word: str, second: str) -> None:
+    twice = f"""
+import os, signal, sys, time
+from tokenmill.cli import main as cli, signals
+def run(asked):
+    os.kill(os.getpid(), signal.{name})
+    time.sleep(60)
+def print_error(*given):
+    os.kill(os.getpid(), signal.{second})
+    time.sleep(0.1)
+    print_it(*given)
+signals.print_error, print_it = print_error, signals.print_error
+cli.build._status = run
+sys.exit(cli.main(["status", "--json"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", twice], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    assert (done.returncode, done.stderr) == (code, f"tokenmill: {word}.\n")
+    assert json.loads(done.stdout)["error"]["code"]
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])

@@ -35,6 +35,7 @@ class Ending:
         self.received: list[int] = []
         """The signals that arrived. A library may turn the exception of a signal into an error of its own: fsspec, into "file not
         found"."""
+        self._is_telling = False
         self._ignored: int | None = None
         """The signal whose exception Python ignored, until it is sent again."""
         self._handlers = {
@@ -44,7 +45,9 @@ class Ending:
         }
 
     def tell(self, ended: BaseException) -> int:
-        """Prints that the command was interrupted (KeyboardInterrupt) or terminated. Gives the exit code."""
+        """Prints that the command was interrupted (KeyboardInterrupt) or terminated. Gives the exit code. Further signals do
+        nothing meanwhile."""
+        self._is_telling = True
         is_interrupted = isinstance(ended, KeyboardInterrupt)
         # The stored facts about files may not have been deleted yet, so --rehash is needed again.
         again = "build --rehash" if "--rehash" in self._given else "refresh" if self.command == "refresh" else "build"
@@ -52,6 +55,7 @@ class Ending:
         print(f"tokenmill: {'interrupted' if is_interrupted else 'terminated'}.{advice}", file=sys.stderr)
         if "--json" in self._given:
             print_error(self.command, ended)
+        self._is_telling = False
         return EXIT_INTERRUPTED if is_interrupted else EXIT_TERMINATED
 
     @contextmanager
@@ -112,8 +116,7 @@ class Ending:
                 return
 
     def _terminate(self, number: int, _frame: FrameType | None) -> None:
-        self._record(number)
-        raise Terminated
+        self._end(number, Terminated)
 
     def _hang_up(self, _number: int, _frame: FrameType | None) -> None:
         """Ends the command like _terminate. If the terminal is gone, later output goes to /dev/null, because writing would fail."""
@@ -124,15 +127,15 @@ class Ending:
                     nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
                     os.dup2(nowhere, stream)
                     os.close(nowhere)
-        self._record(signal.SIGHUP)
-        raise Terminated
+        self._end(signal.SIGHUP, Terminated)
 
     def _interrupt(self, number: int, _frame: FrameType | None) -> None:
-        self._record(number)
-        raise KeyboardInterrupt
+        self._end(number, KeyboardInterrupt)
 
-    def _record(self, number: int) -> None:
+    def _end(self, number: int, how: type[BaseException]) -> None:
         self.received.append(number)
+        if not self._is_telling:
+            raise how
 
     def _send_again(self, ignored: "sys.UnraisableHookArgs") -> None:
         """Sends a signal again if Python ignored its exception, also that of Prefect's handler. Python ignores exceptions in the

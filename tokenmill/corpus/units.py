@@ -288,14 +288,18 @@ def source_name(shard: Shard) -> str:
 
 def source_folder(name: str) -> str:
     """The source of a shard without named sources: its first folder below data/raw, or "" directly in it. For objects: the first
-    folder in the bucket."""
+    folder in the bucket; for files beside the project, the first one that has a name.
+
+    >>> source_folder("data/raw/web/a/b.txt"), source_folder("data/raw/b.txt"), source_folder("../other/raw/b.txt")
+    ('web', '', 'other')
+    """
     below = inside(name)
     return _first_folder(below[: below.rfind("/") + 1])
 
 
 @lru_cache
 def _first_folder(folder: str) -> str:
-    return "/".join(PurePosixPath(folder).parts[:1])
+    return next((part for part in PurePosixPath(folder).parts if part not in ("..", "/")), "")
 
 
 def _unit(pieces: Sequence[Piece]) -> Unit:
