@@ -7,24 +7,35 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.config.source_params import Source
-from tokenmill.corpus.drop import BY, drop_list
-from tokenmill.corpus.filter import Filter, Filters, Left
+from tokenmill.corpus.dropped import DROPPED_FILE, Dropped
+from tokenmill.corpus.filter import LISTED_BY, DocumentList, Filter, Filters, Left
 from tokenmill.corpus.reader import Batch
 from tokenmill.errors import ParamsError, TokenmillError
 from tokenmill.features import PARTS, load, load_of_others, package_of, parts_of_others
 
-_OWN = frozenset({"drop", *PARTS["filters"]})
+_OWN = frozenset({*PARTS["lists"], *PARTS["filters"]})
 
 
 def asked_filters(root: Path, source: Source, has_ids: bool) -> Filters:
     """What says which documents the project at `root` leaves out, in order. `has_ids`: whether documents have ids. Raises
-    CorpusError for a list of source.drop that cannot be read."""
-    listed = drop_list(root, source.drop, has_ids)
-    return ({"drop": listed} if listed.lines else {}) | filters_of(asked_values(source))
+    CorpusError for a list that cannot be read."""
+    lists = {name: one for name, one in asked_lists(root, source, has_ids).items() if len(one)}
+    return lists | filters_of(asked_values(source))
+
+
+def asked_lists(root: Path, source: Source, has_ids: bool) -> dict[str, DocumentList]:
+    """The lists of documents to leave out, by their names; empty ones, too. Raises as `asked_filters` does."""
+    return {name: load(part).read(root, getattr(source, name), has_ids) for name, part in PARTS["lists"].items()}
+
+
+def recorded_lists(dropped: Dropped) -> list[DocumentList]:
+    """The lists whose lines left these documents out, rebuilt from them."""
+    by_lists = dropped.by(LISTED_BY)
+    return [load(part).recorded(by_lists, DROPPED_FILE) for part in PARTS["lists"].values()]
 
 
 def asked_values(source: Source) -> dict[str, Any]:
-    """The values of the filters that params.yaml asks for, by their names, without source.drop. Raises ParamsError for a filter of
+    """The values of the filters that params.yaml asks for, by their names, without lists. Raises ParamsError for a filter of
     tokenmill in source.filters."""
     if own := source.filters.keys() & _OWN:
         name = min(own)
@@ -37,7 +48,7 @@ def filters_of(values: Mapping[str, Any]) -> dict[str, Filter]:
     """The filters with these names and values. Raises ParamsError for a name that neither tokenmill nor an installed package has,
     or a value that its filter refuses, and UsageError for a package that cannot be imported."""
     filters: dict[str, Filter] = {}
-    others = parts_of_others("filters", _OWN | BY) if values.keys() - PARTS["filters"].keys() else {}
+    others = parts_of_others("filters", _OWN | LISTED_BY) if values.keys() - PARTS["filters"].keys() else {}
     for name, value in values.items():
         if name not in PARTS["filters"] and name not in others:
             known = ", ".join(others) or "none"

@@ -11,7 +11,6 @@ import pytest
 
 from tests.builders.units import documents_of, unit_of
 from tokenmill.corpus import good_documents
-from tokenmill.corpus.drop import DropLine, DropList
 from tokenmill.corpus.dropped import (
     DROPPED_FILE,
     SCHEMA,
@@ -25,6 +24,7 @@ from tokenmill.corpus.dropped import (
 from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.reader import Batch
 from tokenmill.errors import ValidationError
+from tokenmill.features.drop.filter.drop_list import DropLine, DropList
 from tokenmill.features.min_chars.filter import MinChars
 
 FILES = {

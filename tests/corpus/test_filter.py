@@ -10,11 +10,11 @@ import pytest
 from tests.builders.packages import write_dist_info
 from tests.conftest import REPOSITORY, Project
 from tokenmill.config.source_params import Source
-from tokenmill.corpus.drop import DropLine, DropList
 from tokenmill.corpus.filter import as_key, left_out
 from tokenmill.corpus.reader import Batch
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import ParamsError, UsageError
+from tokenmill.features.drop.filter.drop_list import DropLine, DropList
 from tokenmill.filters import asked_filters, filters_of
 from tokenmill.stages.count_groups import refuse_groups
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.builders.units import documents_of, unit_of
-from tokenmill.corpus.drop import DropLine, DropList
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import Batch
 from tokenmill.errors import CorpusError
+from tokenmill.features.drop.filter.drop_list import DropLine, DropList
 
 FILES = {
     "a.txt": b"one",

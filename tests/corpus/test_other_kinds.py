@@ -23,13 +23,13 @@ import zstandard
 
 from tests.builders.trained import trained
 from tokenmill.config.sources import DocumentSource, Reading
-from tokenmill.corpus.drop import drop_list
 from tokenmill.corpus.kinds import DocumentFormat
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.corpus.units import cut
 from tokenmill.counts.table import read_counts
 from tokenmill.errors import CorpusError, DamagedError, PointerError, TokenmillError
 from tokenmill.features.convert.convert import read_form
+from tokenmill.features.drop.filter.drop_list import DropList
 from tokenmill.storage.contents import content_of
 from tokenmill.storage.file_facts import Digests
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -417,14 +417,14 @@ def test_a_drop_list_of_another_kind_is_named_for_what_it_is(tmp_path: Path, con
     data, word = CONTENTS[content]
     (tmp_path / name).write_bytes(data)
     is_right = content in DROP_NAMES[name]
-    error = refusal(lambda: drop_list(tmp_path, name, has_ids=True), "expected the columns" if is_right else word)
+    error = refusal(lambda: DropList.read(tmp_path, name, has_ids=True), "expected the columns" if is_right else word)
     assert isinstance(error, CorpusError) and error.code == ("TM214" if content == "pointer" else "TM211")
 
 
 @pytest.mark.parametrize(("text", "word"), [("id;reason\na;b\n", "commas"), ("id,reason\na,b\n\0\0", "zero bytes")])
 def test_a_drop_list_of_another_form_is_named(tmp_path: Path, text: str, word: str) -> None:
     (tmp_path / "drop.csv").write_text(text)
-    refusal(lambda: drop_list(tmp_path, "drop.csv", has_ids=True), word)
+    refusal(lambda: DropList.read(tmp_path, "drop.csv", has_ids=True), word)
 
 
 @pytest.mark.parametrize("content", sorted(CONTENTS.keys() - {"parquet"}))

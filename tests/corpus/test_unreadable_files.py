@@ -16,12 +16,12 @@ from tests.builders.trained import trained
 from tests.conftest import REPOSITORY, Project
 from tokenmill.config.sources import Reading
 from tokenmill.corpus.decompression import decompressed
-from tokenmill.corpus.drop import drop_list
 from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.corpus.units import cut
 from tokenmill.corpus.zstd_frames import HEADER_BYTES_MAX, window_bytes
 from tokenmill.errors import CorpusError, DamagedError, EncryptedError, PointerError, TokenizerError
+from tokenmill.features.drop.filter.drop_list import DropList
 from tokenmill.storage.file_facts import Digests
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.checked_parquet import read_table
@@ -151,7 +151,7 @@ def test_an_encrypted_file_is_named_as_one_and_no_damage(
 def test_an_encrypted_list_of_documents_to_leave_out_is_named_as_one(tmp_path: Path) -> None:
     write_encrypted(tmp_path / "drop.parquet", ["reason"], True, pa.table({"id": ["a"], "reason": ["asked for"]}))
     with pytest.raises(EncryptedError, match=r"drop\.parquet: the column reason is encrypted"):
-        drop_list(tmp_path, "drop.parquet", has_ids=True)
+        DropList.read(tmp_path, "drop.parquet", has_ids=True)
 
 
 @pytest.mark.parametrize("suffix", ["txt", "jsonl", "jsonl.gz", "jsonl.zst", "parquet", "arrow"])

@@ -13,13 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import DOCUMENTS, Project
-from tokenmill.corpus.drop import DropLine, DropList, drop_list
-from tokenmill.corpus.drop_parts import DropParts
 from tokenmill.corpus.filter import Left, left_out
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.text_digests import text_digests, text_keys
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import CorpusError
+from tokenmill.features.drop.filter.drop_list import DropLine, DropList
 
 
 def digest(text: str) -> str:
@@ -187,14 +186,14 @@ def test_documents_without_ids_are_named_by_digest_alone(project: Project) -> No
 def test_a_bad_file_is_one_error_with_the_line(project: Project, content: str, words: str) -> None:
     (project.root / "drop.csv").write_text(content)
     with pytest.raises(CorpusError) as raised:
-        drop_list(project.root, "drop.csv", has_ids=True)
+        DropList.read(project.root, "drop.csv", has_ids=True)
     assert words in str(raised.value) and raised.value.code == "TM211"
 
 
 def test_other_bad_files_are_errors_too(project: Project) -> None:
     def error(name: str) -> str:
         with pytest.raises(CorpusError) as raised:
-            drop_list(project.root, name, has_ids=True)
+            DropList.read(project.root, name, has_ids=True)
         return str(raised.value)
 
     assert "found none" in error("missing.csv")
@@ -373,7 +372,7 @@ def test_a_shared_prefix_redoes_a_unit_and_drops_nothing() -> None:
         DropLine("line 5", "w", None, "not there"),
     ]
     whole = DropList(lines)
-    found = DropParts(whole).of_unit(text_keys(text_digests(names)), text_keys(text_digests(texts)))
+    found = whole.of_unit(text_keys(text_digests(names)), text_keys(text_digests(texts)))
     assert [line.place for line in found.lines] == ["line 2", "line 3", "line 4"]
     for some in (whole, found):
         assert left_out({"drop": some}, "s", Batch(5, texts, names)) == {1: Left("right", "id")}

@@ -19,7 +19,6 @@ from tests.conftest import DOCUMENTS, Project
 from tests.golden.projects import PROJECTS
 from tokenmill.config.source_params import Source
 from tokenmill.config.sources import Conversations, DocumentSource
-from tokenmill.corpus.drop import DropLine, DropList
 from tokenmill.corpus.dropped import unit_dropped
 from tokenmill.corpus.filter import Filters, left_out
 from tokenmill.corpus.good_documents import GoodDocuments
@@ -29,6 +28,7 @@ from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Piece, Unit
 from tokenmill.dataset.manifest import read_manifest, write_manifest
 from tokenmill.errors import ParamsError
+from tokenmill.features.drop.filter.drop_list import DropLine, DropList
 from tokenmill.features.min_chars.filter import MinChars
 from tokenmill.filters import filters_of
 from tokenmill_reader.manifest import read_manifest as read_by_readers

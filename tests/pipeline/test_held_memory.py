@@ -18,13 +18,13 @@ from tests.builders.talks import SPECIAL, TALKS, hold_talks, write_talks
 from tests.builders.units import SOURCE, documents_of, unit_of
 from tests.conftest import Project
 from tokenmill.chat import isolated
-from tokenmill.corpus.drop import DropLine, DropList
 from tokenmill.corpus.dropped import unit_dropped
 from tokenmill.corpus.limits import BATCH_BYTES, VALUE_BYTES_MAX, Limits
 from tokenmill.corpus.reader import ID_BYTES_MAX, read_batches
 from tokenmill.corpus.shards import Shard
 from tokenmill.dataset.group_keys import GroupKeys
 from tokenmill.errors import CorpusError, TokenizerError
+from tokenmill.features.drop.filter.drop_list import DropLine, DropList
 from tokenmill.process_memory import resident_bytes
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.tokenizer.tokenizers_engine import TokenizersEngine

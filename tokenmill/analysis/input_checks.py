@@ -6,15 +6,16 @@ from pathlib import Path
 
 from tokenmill.checks.findings import Finding, NotChecked, of_error
 from tokenmill.checks.manifest_checks import wrong_inputs, wrong_sources
-from tokenmill.checks.subject import NO_DROP, Inputs
+from tokenmill.checks.subject import Inputs
 from tokenmill.config.load_params import load_params
-from tokenmill.corpus.drop import drop_list
+from tokenmill.corpus.filter import DocumentList
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.source_shards import find_documents
 from tokenmill.dataset.entries import InputRows
 from tokenmill.dataset.input_files import inputs_of, parts_of, units_of
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.errors import CorpusError, ParamsError, ValidationError
+from tokenmill.filters import asked_lists
 from tokenmill.layout import PARAMS_FILE
 from tokenmill_reader.manifest import MANIFEST_FILE
 
@@ -28,7 +29,7 @@ def find_inputs(
     """
     if manifest.source is None and not manifest.sources:
         words = "the documents: the manifest, of format 3, does not say how they are read; pass --no-source to check the rest"
-        return Inputs({}, None, ""), [NotChecked(words)]
+        return Inputs({}, []), [NotChecked(words)]
     findings: list[Finding | NotChecked] = []
     shards, missing = inputs_of(manifest, root)
     if missing:
@@ -56,11 +57,11 @@ def find_inputs(
         sha256[shard.name], ranges = looked
         rows = rows_of.get(shard.name, [])  # none: the manifest contradicts itself, which is found elsewhere
         parts[shard.name] = {(one.first_row, one.first_line): part for one, part in zip(rows, ranges, strict=False)}
-    drop, drop_name = None, ""
+    lists: list[DocumentList] = []
     if (root / PARAMS_FILE).exists():
         try:
             params = load_params(root / PARAMS_FILE)
-            drop, drop_name = drop_list(root, params.source.drop, params.has_ids), params.source.drop or NO_DROP
+            lists = [*asked_lists(root, params.source, params.has_ids).values()]
             documents = find_documents(root, params)
             for shard in documents:
                 sha256.setdefault(shard.name, "")
@@ -73,7 +74,7 @@ def find_inputs(
             )
     findings += wrong_inputs(manifest, sha256)
     units = units_of(manifest, {shard.name: shard for shard in shards}, parts)
-    return Inputs(units, drop, drop_name), findings
+    return Inputs(units, lists), findings
 
 
 def _rows_of(manifest: Manifest) -> dict[str, list[InputRows]]:

@@ -10,11 +10,12 @@ import pyarrow.compute as pc
 from tokenmill.checks.findings import BUILD, FORCE, Finding, NotChecked, of_error
 from tokenmill.checks.subject import Subject
 from tokenmill.checks.table_checks import TABLES
-from tokenmill.corpus.drop import BY, DropLine, DropList
 from tokenmill.corpus.dropped import DROPPED_FILE, NONE_DROPPED, Dropped, read_dropped
+from tokenmill.corpus.filter import LISTED_BY, DocumentList
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.errors import ValidationError
+from tokenmill.filters import recorded_lists
 from tokenmill_reader.checked_parquet import parquet_file
 from tokenmill_reader.manifest import MANIFEST_FILE
 
@@ -36,7 +37,7 @@ def dropped_documents(subject: Subject) -> tuple[Dropped | None, list[Finding | 
 
 
 def wrong_dropped(subject: Subject, dropped: Dropped | None, scratch: Path) -> Iterator[Finding]:
-    """Checks the dropped documents against the manifest and the project's list, and that none is in the dataset.
+    """Checks the dropped documents against the manifest and the project's lists, and that none is in the dataset.
 
     `dropped`: None if they are not known. `scratch`: where the tables were derived again.
     """
@@ -44,17 +45,16 @@ def wrong_dropped(subject: Subject, dropped: Dropped | None, scratch: Path) -> I
         return
     place = f"../{subject.tables.name}/{DROPPED_FILE}"
     yield from _not_as_in_manifest(place, subject.manifest, dropped)
-    filters = BY | subject.manifest.filters.keys()
+    filters = LISTED_BY | subject.manifest.filters.keys()
     for by in sorted({*pc.unique(dropped.table["by"]).to_pylist()} - filters):
         yield Finding(place, None, f"has documents that {by!r} left out, which is no filter of {MANIFEST_FILE}.", FORCE)
-    by_list = dropped.by(BY)
-    lists = [(DROPPED_FILE, list_of_dropped(by_list))]
-    if subject.inputs is not None and subject.inputs.drop is not None:
-        lists.append((subject.inputs.drop_name, subject.inputs.drop))
-        yield from _not_in_list(place, subject.inputs.drop_name, subject.inputs.drop, by_list)
+    lists = recorded_lists(dropped)
+    if subject.inputs is not None and subject.inputs.lists:
+        lists += subject.inputs.lists
+        yield from _in_no_list(place, subject.inputs.lists, dropped.by(LISTED_BY))
     made, found = scratch / TABLES / DOCUMENTS_FILE, subject.tables / DOCUMENTS_FILE
     index = made if subject.inputs is not None and made.exists() else found
-    if not index.exists() or not any(some.lines for _, some in lists):
+    if not index.exists() or not any(map(len, lists)):
         return
     try:
         yield from _still_there(index, lists)
@@ -79,44 +79,30 @@ def _not_as_in_manifest(place: str, manifest: Manifest, dropped: Dropped) -> Ite
             yield Finding(place, None, what, FORCE)
 
 
-def list_of_dropped(dropped: Dropped) -> DropList:
-    """Rebuilds the lines of the drop list from the documents that they left out."""
-    return DropList(
-        [
-            DropLine(
-                f"{document['shard']}, row {document['row']}",
-                document["id"] if "id" in document["by"] else None,
-                document["sha256"] if "digest" in document["by"] else None,
-                document["reason"],
-            )
-            for document in dropped.table.to_pylist()
-        ]
-    )
-
-
-def _not_in_list(place: str, name: str, drop: DropList, dropped: Dropped) -> Iterator[Finding]:
-    """The documents that no line of the project's list names."""
+def _in_no_list(place: str, lists: Sequence[DocumentList], dropped: Dropped) -> Iterator[Finding]:
+    """The documents that no line of the project's lists names."""
+    names = " or ".join(one.place for one in lists)
     for shard in dropped.shards:
         rows, of_shard = dropped.rows_of(shard), dropped.of(shard).combine_chunks()
         ids = None if of_shard["id"].null_count else of_shard["id"].combine_chunks().cast(pa.large_string())
-        named = dict(drop.match(ids, of_shard["sha256"].combine_chunks()))
+        named = {i for one in lists for i, _ in one.matching(ids, of_shard["sha256"].combine_chunks())}
         for i, row in enumerate(rows.tolist()):
             if i not in named:
-                yield Finding(place, row, f"{shard}: row {row}: no line of {name} names this document.", BUILD)
+                yield Finding(place, row, f"{shard}: row {row}: no line of {names} names this document.", BUILD)
 
 
-def _still_there(index: Path, lists: Sequence[tuple[str, DropList]]) -> Iterator[Finding]:
-    """The documents of a document index that a line of these lists, each with its name, leaves out."""
+def _still_there(index: Path, lists: Sequence[DocumentList]) -> Iterator[Finding]:
+    """The documents of a document index that a line of these lists leaves out."""
     with parquet_file(index) as file:
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, columns=_COLUMNS).combine_chunks()
             ids, digests = table["id"].combine_chunks(), table["sha256"].combine_chunks()
             names = None if pa.types.is_integer(ids.type) else ids.cast(pa.large_string())
-            for name, drop in lists:
-                for i, line in drop.match(names, digests):
+            for whole in lists:
+                for i, line in whole.matching(names, digests):
                     row = table["row"][i].as_py()
                     what = (
-                        f"{table['shard'][i]}: row {row}: the document {ids[i].as_py()!r} is in the dataset; {name}, "
-                        f"{line.place}, leaves it out ({line.reason})."
+                        f"{table['shard'][i]}: row {row}: the document {ids[i].as_py()!r} is in the dataset; "
+                        f"{whole.place}, {line}."
                     )
                     yield Finding(table["file"][i].as_py(), row, what, BUILD)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokenmill.corpus.drop import DropList
+from tokenmill.corpus.filter import DocumentList
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.entries import OutputShard
 from tokenmill.dataset.manifest import Manifest
@@ -13,21 +13,17 @@ from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.storage.file_facts import Digests
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
-NO_DROP = "source.drop: null"
-"""The name of the list of a project without source.drop."""
-
 
 @dataclass(frozen=True)
 class Inputs:
     """The documents of a dataset, found again.
 
-    `units`: the documents of each file of the dataset, by its name; those that are missing have no entry. `drop`: the list that
-    `source.drop` of the project names; None if there is no project. `drop_name`: its name, for messages.
+    `units`: the documents of each file of the dataset, by its name; those that are missing have no entry. `lists`: the project's
+    lists of documents to leave out; none if there is no project.
     """
 
     units: Mapping[str, Unit]
-    drop: DropList | None
-    drop_name: str
+    lists: Sequence[DocumentList]
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,18 @@
 """The door of filters: which documents are left out of a dataset, each with a reason."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow.compute as pc
 
 from tokenmill.corpus.reader import Batch
+from tokenmill.corpus.text_digests import Keys
+
+if TYPE_CHECKING:
+    from tokenmill.corpus.dropped import Dropped
+
+LISTED_BY = frozenset({"id", "digest", "id and digest"})
+"""What the lines of a list know documents by: the values of `by` in dropped.parquet that come from a list."""
 
 
 class Left(NamedTuple):
@@ -28,6 +35,27 @@ class Filter(Protocol):
 
         Bad documents are null. What is said of them is ignored.
         """
+        ...
+
+
+class DocumentList(Filter, Sized, Protocol):
+    """A filter of single documents, which the lines of a list name. A unit has the lines that may match its documents, so that one
+    line more redoes only the units with its documents. `place`: where the lines are, in words."""
+
+    place: str
+
+    def of_unit(self, ids: Keys, texts: Keys) -> "DocumentList":
+        """The lines that may match documents of a unit, in order. `ids`, `texts`: their `text_keys`, each once."""
+        ...
+
+    def matching(self, ids: Any, digests: Any) -> Iterator[tuple[int, str]]:
+        """The index of each document that a line matches, and which line that is and its reason, in words. `ids`: large_string, or
+        None; `digests`: fixed_size_binary[32], those of the texts."""
+        ...
+
+    def idle(self, of_units: Iterable[Filter], dropped: "Dropped") -> str:
+        """What there is to say of lines that match no document; empty if all do. `of_units`: the lines of each unit; `dropped`: the
+        documents that were left out."""
         ...
 
 

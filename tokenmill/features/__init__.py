@@ -52,6 +52,9 @@ PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "run_refresh": "tokenmill.features.refresh.flow:run_refresh",
             "tell_of_failure": "tokenmill.features.refresh.flow:tell_of_failure",
         },
+        "lists": {  # a class of DocumentLists, with read(root, value, has_ids), where `source` has the value under its name
+            "drop": "tokenmill.features.drop.filter.drop_list:DropList",
+        },
         "tokenizer_formats": {  # the files of a tokenizer in a format: (Form) -> bytes by name, raises TokenizerError
             "gguf": "tokenmill.features.convert.formats.gguf:files_of",
             "sentencepiece": "tokenmill.features.convert.formats.sentencepiece_model:files_of",

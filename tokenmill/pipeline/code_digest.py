@@ -27,7 +27,7 @@ _SUFFIXES = (".py", ".jinja", ".json")
 _DOCUMENTS = ("corpus", "pretokenizers", "counts")
 _DATASETS = (*_DOCUMENTS, "tokenizer", "artifacts", "chat", "formats", "dataset", "file_sets")
 
-_FILTERS = folders("filters")
+_FILTERS = folders("lists", "filters")
 
 ROOMS = {
     "count": (*_DOCUMENTS, *_FILTERS),

@@ -7,10 +7,9 @@ from typing import Any
 
 from tokenmill.config.params import Params
 from tokenmill.config.sources import DocumentSource
-from tokenmill.corpus.drop import DropList, drop_list
-from tokenmill.corpus.filter import Filters
+from tokenmill.corpus.filter import DocumentList, Filters
 from tokenmill.corpus.units import Corpus, Unit
-from tokenmill.filters import asked_filters
+from tokenmill.filters import asked_filters, asked_lists
 from tokenmill.pipeline.memory import Memory
 from tokenmill.rounds import Seen
 from tokenmill.storage.file_facts import Digests
@@ -61,9 +60,9 @@ class Project:
         """Whether the unit store has a result that this build may use. `facts`: the type of its facts."""
         return not self.force and self.store.find(key, facts) is not None
 
-    def read_drop_list(self) -> DropList:
-        """Reads the documents that source.drop names; an empty list without source.drop. Raises CorpusError."""
-        return drop_list(self.root, self.params.source.drop, self.has_ids)
+    def read_lists(self) -> dict[str, DocumentList]:
+        """Reads the lists of documents to leave out, by their names; empty ones, too. Raises CorpusError."""
+        return asked_lists(self.root, self.params.source, self.has_ids)
 
     def read_filters(self) -> Filters:
         """What says which documents are left out. Raises CorpusError."""

@@ -1,9 +1,9 @@
-"""The filters of each unit. Of source.drop, these are the lines that concern it, so that a new line redoes only the units with its
-documents."""
+"""The filters of each unit. Of a list of documents, these are the lines that concern it, so that a new line redoes only the units
+with its documents."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -11,22 +11,18 @@ import pyarrow as pa
 
 from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
-from tokenmill.corpus.drop import DropLine, DropList
-from tokenmill.corpus.dropped import Dropped
-from tokenmill.corpus.filter import Filters
+from tokenmill.corpus.filter import DocumentList, Filters
 from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.text_digests import text_digests, text_keys
 from tokenmill.corpus.units import Unit
+from tokenmill.features import PARTS
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.unit_content import content
 from tokenmill.rounds import Round, Rounds, Task, do
 from tokenmill.storage.unit_store import unit_key
 from tokenmill_reader.regular_files import naming
-
-if TYPE_CHECKING:
-    from tokenmill.corpus.drop_parts import DropParts
 
 _IDS_FILE = "ids.npy"  # in a unit's folder
 _TEXTS_FILE = "texts.npy"
@@ -64,14 +60,14 @@ class DocumentsTask(Task[DocumentFacts], frozen=True, kw_only=True):
 
 
 def unit_filters(project: Project) -> Rounds[dict[str, Filters]]:
-    """The filters of each unit, by the unit's name, with the lines of source.drop that may match its documents.
+    """The filters of each unit, by the unit's name, with the lines of lists that may match its documents.
 
-    The digests of ids and texts come from the unit store, so only new and changed units are read; without source.drop, none. Raises
+    The digests of ids and texts come from the unit store, so only new and changed units are read; without lists, none. Raises
     CorpusError and UnitsError.
     """
     units, filters = project.units, project.read_filters()
-    whole = filters.get("drop")
-    if not isinstance(whole, DropList):
+    lists = {name: cast("DocumentList", filters[name]) for name in PARTS["lists"] if name in filters}
+    if not lists:
         return {unit.name: filters for unit in units}
     keys = _keys(units)
     # Bad documents are reported by the stages that need them.
@@ -84,24 +80,7 @@ def unit_filters(project: Project) -> Rounds[dict[str, Filters]]:
         for unit in units
     ]
     done = yield from do(Round("documents", tasks, DocumentFacts))
-    from tokenmill.corpus.drop_parts import DropParts  # imports polars, which workers and plans do not need
-
-    parts = DropParts(whole)
-    return {unit.name: _of_unit(filters, parts, one.folder) for unit, one in zip(units, done, strict=True)}
-
-
-def lines_without_documents(whole: DropList, of_units: Iterable[Filters], dropped: Dropped) -> list[DropLine]:
-    """The lines of the list that match no document, in order. `of_units`: the filters of each unit. `dropped`: the documents that
-    were left out. A line with both an id and a digest matches only a document that has both."""
-    lists = (filters.get("drop") for filters in of_units)
-    used = {line for some in lists if isinstance(some, DropList) for line in some.lines}
-    by_both = dropped.by(["id and digest"]).table
-    named = {*zip(by_both["id"].to_pylist(), by_both["sha256"].to_pylist(), strict=True)}
-    return [
-        line
-        for line in whole.lines
-        if line not in used or (None not in (line.id, line.sha256) and (line.id, line.sha256) not in named)
-    ]
+    return {unit.name: _of_unit(filters, lists, one.folder) for unit, one in zip(units, done, strict=True)}
 
 
 def _keys(units: Sequence[Unit]) -> dict[str, str]:
@@ -114,8 +93,8 @@ def _keys(units: Sequence[Unit]) -> dict[str, str]:
     }
 
 
-def _of_unit(filters: Filters, parts: "DropParts", folder: Path) -> Filters:
-    """The filters with those lines of source.drop that may match documents of the unit with this folder; without any, none."""
+def _of_unit(filters: Filters, lists: Mapping[str, DocumentList], folder: Path) -> Filters:
+    """The filters with those lines of lists that may match documents of the unit with this folder; without any, not the list."""
     ids, texts = (np.load(folder / name, allow_pickle=False) for name in (_IDS_FILE, _TEXTS_FILE))
-    listed = parts.of_unit(ids, texts)
-    return {name: listed if name == "drop" else one for name, one in filters.items() if name != "drop" or listed.lines}
+    parts = {name: part for name, whole in lists.items() if len(part := whole.of_unit(ids, texts))}
+    return {name: parts.get(name, one) for name, one in filters.items() if name not in lists or name in parts}

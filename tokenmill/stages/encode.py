@@ -22,7 +22,7 @@ from tokenmill.layout import (
     VOCAB_SIZES_DIRECTORY,
 )
 from tokenmill.pipeline.project import Project
-from tokenmill.pipeline.unit_filters import lines_without_documents, unit_filters
+from tokenmill.pipeline.unit_filters import unit_filters
 from tokenmill.rounds import Round, Rounds, Stage, do
 from tokenmill.stages.encode_chat import tell_of_conversations
 from tokenmill.stages.encode_dataset import EncodedCorpus, Folders, files_of, write_dataset
@@ -148,10 +148,10 @@ def _tell_left_out(project: Project, manifest: Manifest, corpus: EncodedCorpus, 
         reasons = ", ".join(f"{reason} {n:,}" for reason, n in n_dropped.items())
         names = " and ".join(map(param_of, project.read_filters()))
         say(f"encode: left out {sum(n_dropped.values()):,} documents by {names}: {reasons}")
-    listed, place = project.read_drop_list(), project.params.source.drop
-    dropped = (
-        read_dropped(project.root / TABLES_DIRECTORY / DROPPED_FILE) if n_dropped and listed.lines else NONE_DROPPED
-    )
-    if idle := lines_without_documents(listed, filters.values(), dropped):
-        n = f"{len(idle):,} of the {len(listed.lines):,} lines"
-        say(f"encode: {n} of source.drop name no document; the first: {place}, {idle[0].place}")
+    lists = project.read_lists()
+    has_lines = n_dropped and any(map(len, lists.values()))
+    dropped = read_dropped(project.root / TABLES_DIRECTORY / DROPPED_FILE) if has_lines else NONE_DROPPED
+    for name, whole in lists.items():
+        of_units = [of_unit[name] for of_unit in filters.values() if name in of_unit]
+        if words := whole.idle(of_units, dropped):
+            say(f"encode: {words}")

@@ -14,7 +14,7 @@ from tokenmill.checks.findings import Finding, NotChecked, in_manifest, raise_fi
 from tokenmill.checks.manifest_checks import wrong_inputs, wrong_sources
 from tokenmill.checks.row_checks import n_sampled
 from tokenmill.checks.set_checks import SetPartFacts, SetStore
-from tokenmill.checks.subject import NO_DROP, Inputs, RightFile, Subject
+from tokenmill.checks.subject import Inputs, RightFile, Subject
 from tokenmill.corpus.dropped import starts_of
 from tokenmill.corpus.filter import Filters, as_key
 from tokenmill.corpus.units import Unit
@@ -125,7 +125,7 @@ def _subject(project: Project) -> Subject:
         manifest=manifest,
         tokenizer=checked_tokenizer(root / TOKENIZER_DIRECTORY, project.cache_mb_max),
         tokenizer_folder=root / TOKENIZER_DIRECTORY,
-        inputs=Inputs(units, project.read_drop_list(), project.params.source.drop or NO_DROP),
+        inputs=Inputs(units, [*project.read_lists().values()]),
         digests=project.digests,
     )
 

@@ -12,14 +12,14 @@ from typing import Any
 import pyarrow as pa
 
 from tokenmill.artifacts.golden import GOLDEN_FILE
-from tokenmill.checks.dropped_checks import list_of_dropped
 from tokenmill.config.params import Params
-from tokenmill.corpus.drop import BY, DropList, drop_list
 from tokenmill.corpus.dropped import DROPPED_FILE, NONE_DROPPED, Dropped, read_dropped
+from tokenmill.corpus.filter import LISTED_BY
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_INDEX_FILE
 from tokenmill.errors import CorpusError, ParamsError, PassingError, StorageError, ValidationError, VersionsError
+from tokenmill.features.drop.filter.drop_list import DropList
 from tokenmill.layout import (
     CHECKPOINT_DIRECTORY,
     DVC_LOCK_FILE,
@@ -115,16 +115,16 @@ class _Sought:
 def takedown(root: Path, params: Params) -> Takedown | None:
     """Finds what is left in the project at `root` of the documents that source.drop names; None without such documents. Raises
     CorpusError and ParamsError."""
-    listed_lines = drop_list(root, params.source.drop, params.has_ids)
+    listed_lines = DropList.read(root, params.source.drop, params.has_ids)
     dropped = NONE_DROPPED
     unread = []
     try:
-        dropped = read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE).by(BY)
+        dropped = read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE).by(LISTED_BY)
     except ValidationError as error:
         unread.append(f"the input files ({str(error).removesuffix('.')})")
     if not listed_lines.lines and not dropped.shards:
         return None
-    wanted = _Sought([listed_lines, list_of_dropped(dropped)], dropped)
+    wanted = _Sought([listed_lines, DropList.recorded(dropped, DROPPED_FILE)], dropped)
     remains = Takedown(len(listed_lines.lines), unseen=unread)
     _documents(remains, root, wanted)
     _quarantine(remains, root, wanted)

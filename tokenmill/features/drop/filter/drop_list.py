@@ -4,24 +4,26 @@ import csv
 import io
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.corpus.csv_records import other_separator
-from tokenmill.corpus.filter import Left
+from tokenmill.corpus.dropped import Dropped
+from tokenmill.corpus.filter import Filter, Left
 from tokenmill.corpus.parquet_files import checked
 from tokenmill.corpus.reader import Batch
-from tokenmill.corpus.text_digests import text_digests
+from tokenmill.corpus.text_digests import Keys, text_digests, text_keys
 from tokenmill.errors import CorpusError, PointerError, of_the_machine
 from tokenmill.storage.contents import HEAD_BYTES, content_of
 from tokenmill_reader.regular_files import open_regular
 
-BY = frozenset({"id", "digest", "id and digest"})
-"""How lines identify documents: the values of `by` in dropped.parquet that come from a list."""
+if TYPE_CHECKING:
+    import polars as pl
 
 _COLUMNS = ("id", "digest", "reason")
 _SHA256 = re.compile("[0-9a-fA-F]{64}")
@@ -39,15 +41,16 @@ class DropLine(NamedTuple):
 
     @property
     def by(self) -> str:
-        """How the line identifies documents, one of BY."""
+        """How the line identifies documents, one of LISTED_BY."""
         return " and ".join(name for name, value in (("id", self.id), ("digest", self.sha256)) if value is not None)
 
 
 class DropList:
-    """The lines of the list, in the order of the file. A document is left out if a line matches it."""
+    """The lines of the list, in the order of the file (see DocumentList). A document is left out if a line matches it."""
 
-    def __init__(self, lines: Sequence[DropLine]) -> None:
-        self.lines = lines
+    def __init__(self, lines: Sequence[DropLine], place: str = "") -> None:
+        self.lines: Sequence[DropLine] = lines
+        self.place: str = place
         self._by_id: dict[str, list[int]] = {}
         self._by_sha256: dict[bytes, list[int]] = {}
         for i, line in enumerate(lines):
@@ -57,6 +60,34 @@ class DropList:
                 self._by_sha256.setdefault(line.sha256, []).append(i)
         self._ids = pa.array(list(self._by_id), pa.large_string())
         self._digests = pa.array(list(self._by_sha256), pa.binary(32))
+
+    @classmethod
+    def read(cls, root: Path, drop: str | None, has_ids: bool) -> "DropList":
+        """The list that `drop`, which is source.drop, names, relative to the project's folder `root`; an empty one for null.
+        `has_ids`: whether documents have ids.
+
+        Raises CorpusError for a file that is missing or has another form, with the first line that is wrong.
+        """
+        return cls([], "source.drop: null") if drop is None else cls(_lines(root / drop, drop, has_ids), drop)
+
+    @classmethod
+    def recorded(cls, dropped: Dropped, place: str) -> "DropList":
+        """The lines that left documents out, rebuilt from these. `place`: the file that has them."""
+        return cls(
+            [
+                DropLine(
+                    f"{document['shard']}, row {document['row']}",
+                    document["id"] if "id" in document["by"] else None,
+                    document["sha256"] if "digest" in document["by"] else None,
+                    document["reason"],
+                )
+                for document in dropped.table.to_pylist()
+            ],
+            place,
+        )
+
+    def __len__(self) -> int:
+        return len(self.lines)
 
     def left_out(self, shard: str, batch: Batch) -> dict[int, Left]:
         """The documents of a batch that lines match (see Filter), each with the first such line."""
@@ -74,6 +105,47 @@ class DropList:
         for i, numbers in self._candidates(ids, digests):
             if line := self._first(numbers, digests[i].as_py()):
                 yield i, line
+
+    def matching(self, ids: Any, digests: Any) -> Iterator[tuple[int, str]]:
+        """The index of each document that a line matches, and that line in words (see DocumentList)."""
+        for i, line in self.match(ids, digests):
+            yield i, f"{line.place}, leaves it out ({line.reason})"
+
+    @cached_property
+    def _keys(self) -> "pl.DataFrame":
+        """The keys of each line's id and digest, and whether it has them."""
+        import polars as pl  # which workers and plans do not need
+
+        ids = pa.array([line.id for line in self.lines], pa.large_string())
+        digests = pa.array([line.sha256 for line in self.lines], pa.binary(32))
+        keys = {"id": text_keys(text_digests(ids)), "sha256": text_keys(pc.fill_null(digests, bytes(32)))}
+        return pl.DataFrame(keys | {"has_id": ids.is_valid(), "has_sha256": digests.is_valid()})
+
+    def of_unit(self, ids: Keys, texts: Keys) -> "DropList":
+        """The lines that may match documents of a unit (see DocumentList). Colliding keys can only give a line too many."""
+        import polars as pl
+
+        may_match = self._keys.select(
+            (~pl.col("has_id") | pl.col("id").is_in(pl.Series(ids).implode()))
+            & (~pl.col("has_sha256") | pl.col("sha256").is_in(pl.Series(texts).implode()))
+        )
+        return DropList([self.lines[i] for i in may_match.to_series().arg_true().to_list()], self.place)
+
+    def idle(self, of_units: Iterable[Filter], dropped: Dropped) -> str:
+        """What there is to say of lines that match no document (see DocumentList). A line with both an id and a digest matches only
+        a document that has both."""
+        used = {line for some in of_units if isinstance(some, DropList) for line in some.lines}
+        by_both = dropped.by(["id and digest"]).table
+        named = {*zip(by_both["id"].to_pylist(), by_both["sha256"].to_pylist(), strict=True)}
+        idle = [
+            line
+            for line in self.lines
+            if line not in used or (None not in (line.id, line.sha256) and (line.id, line.sha256) not in named)
+        ]
+        if not idle:
+            return ""
+        n = f"{len(idle):,} of the {len(self.lines):,} lines"
+        return f"{n} of source.drop name no document; the first: {self.place}, {idle[0].place}"
 
     def _candidates(self, ids: Any, digests: Any) -> Iterator[tuple[int, list[int]]]:
         """Yields the index of each document whose id or digest is in the list, with the numbers of these lines."""
@@ -100,15 +172,7 @@ def _sha256(texts: Any, i: int) -> bytes:
     return digest
 
 
-def drop_list(root: Path, drop: str | None, has_ids: bool) -> DropList:
-    """The list that `drop`, which is source.drop, names, relative to the project's folder `root`; an empty one for null. `has_ids`:
-    whether documents have ids.
-
-    Raises CorpusError for a file that is missing or has another form, with the first line that is wrong.
-    """
-    if drop is None:
-        return DropList([])
-    path, name = root / drop, drop
+def _lines(path: Path, name: str, has_ids: bool) -> list[DropLine]:
     if not path.is_file():
         raise _error(
             f"source.drop: {name}", "expected a .csv or .parquet file; found none.", "Put it there, or set it to null."
@@ -118,8 +182,7 @@ def drop_list(root: Path, drop: str | None, has_ids: bool) -> DropList:
     is_table = name.endswith(".parquet")
     _refuse_other(path, name, "parquet" if is_table else "text")
     read_lines = _parquet if is_table else _csv
-    lines = [_line(name, place, id, digest, reason, has_ids) for place, id, digest, reason in read_lines(path, name)]
-    return DropList(lines)
+    return [_line(name, place, id, digest, reason, has_ids) for place, id, digest, reason in read_lines(path, name)]
 
 
 def _refuse_other(path: Path, name: str, expected: str) -> None:

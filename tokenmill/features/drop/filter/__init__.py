@@ -1,0 +1,1 @@
+"""The filter of source.drop, which decides bytes of the stages that read documents."""
