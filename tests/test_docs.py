@@ -43,6 +43,7 @@ NOT_RUN = {
     r"tokenmill (upload|verify|info|download) s3:": "it wants a server of S3; tests/versioning/test_upload.py starts one",
     r"tokenmill upload hf:": "it wants a hub; tests/versioning/test_upload_hub.py starts one",
     r"dask (scheduler|worker)|ray start": "it wants several machines; tests/orchestration/test_clusters.py starts a cluster on one",
+    r"dvc remote \w+ --global": "it changes the settings of the account",
     r"dvc remote add -d store s3:": "it wants a server of S3; tests/corpus/test_s3.py starts one",
 }
 """Commands that are only parsed, where they are tokenmill's, and why."""
@@ -147,11 +148,12 @@ def change(project: Project, settings: Mapping[str, str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def git_settings() -> Iterator[None]:
-    """A name for commits, and the branch that the pages call main."""
+def git_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A name for commits, the branch that the pages call main, and no configuration of DVC in the account."""
     settings = {"user.name": "Team", "user.email": "team@example.org", "init.defaultBranch": "main"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GIT_CONFIG_COUNT", str(len(settings)))
+        patch.setenv("DVC_GLOBAL_CONFIG_DIR", str(tmp_path_factory.mktemp("dvc")))
         for i, (key, value) in enumerate(settings.items()):
             patch.setenv(f"GIT_CONFIG_KEY_{i}", key)
             patch.setenv(f"GIT_CONFIG_VALUE_{i}", value)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from tests.builders.s3_server import SECRET, client, environment, moto
 from tests.builders.teams import cli
 from tests.conftest import REPOSITORY, Project, make_project
 from tests.times import PATIENCE_S
+from tokenmill.dataset.manifest import read_manifest, write_manifest
 from tokenmill.features.share.upload import upload
 from tokenmill.storage import objects
 
@@ -124,6 +126,21 @@ def test_a_replaced_file_beside_a_tokenizer_is_named(built: Project, tmp_path: P
     assert not (tmp_path / "copy").exists()
     verified = cli(Project(tmp_path), "verify", str(folder), "--no-source")
     assert verified.returncode != 0 and f"tokenizer/{name}" in verified.stdout + verified.stderr
+
+
+def test_the_program_of_another_tokenmill_that_fetch_wrote_again_is_right(built: Project, tmp_path: Path) -> None:
+    """The manifest has the digest of the one that was published."""
+    shutil.copytree(built.root / "data", tmp_path / "data")
+    manifest = read_manifest(tmp_path / "data/tokens")
+    others = [
+        one.model_copy(update={"sha256": "0" * 64} if one.name == "conform.py" else {})
+        for one in manifest.tokenizer_files
+    ]
+    write_manifest(manifest.model_copy(update={"tokenizer_files": others}), tmp_path / "data/tokens")
+    assert cli(Project(tmp_path), "verify", "data/tokens", "--no-source").returncode == 0
+    (tmp_path / "data/tokenizer/conform.py").write_bytes(b"print('evil')")
+    verified = cli(Project(tmp_path), "verify", "data/tokens", "--no-source")
+    assert verified.returncode == 1 and "tokenizer/conform.py" in verified.stdout
 
 
 def test_the_card_of_a_dataset_is_written_anew(built: Project, tmp_path: Path) -> None:

@@ -89,6 +89,9 @@ def test_a_repository_with_a_usual_config_is_fetched(foreign: Foreign, tmp_path:
         ("ssh://host.invalid/x", "keyfile"),
         ("ssh://host.invalid/x", "gss_auth"),
         ("gs://bucket/x", "credentialpath"),
+        ("s3://bucket/x", "endpointurl"),
+        ("s3://bucket/x", "profile"),
+        ("oss://bucket/x", "oss_endpoint"),
     ],
 )
 def test_a_key_that_runs_a_command_is_refused_by_its_name(
@@ -112,6 +115,29 @@ def test_a_credential_process_of_a_repository_is_not_run(foreign: Foreign, tmp_p
     with pytest.raises(VersionsError, match="sets configpath of the remote store"):
         pin_anew(tmp_path, asked)
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_keys_of_the_caller_are_not_sent_to_a_host_that_a_repository_names(
+    foreign: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    """A remote of that name in the caller's own configuration counts in its place."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        foreign.commit(
+            f"[core]\n remote = store\n['remote \"store\"']\n url = s3://bucket/x\n endpointurl = http://127.0.0.1:{port}\n"
+        )
+        if own:
+            (tmp_path / "config").mkdir()
+            (tmp_path / "config/config").write_text(f"['remote \"store\"']\n url = {foreign.store}\n", encoding="utf-8")
+            monkeypatch.setenv("DVC_GLOBAL_CONFIG_DIR", str(tmp_path / "config"))
+            foreign.fetch(tmp_path / "out", f"file://{foreign.root}")
+        else:
+            with pytest.raises(VersionsError, match="sets endpointurl of the remote store"):
+                foreign.fetch(tmp_path / "out", f"file://{foreign.root}")
+        listening.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listening.accept()
 
 
 def test_a_key_in_the_users_own_config_counts_in_place_of_the_tracked_one(foreign: Foreign, tmp_path: Path) -> None:
@@ -300,3 +326,30 @@ def test_an_object_with_other_bytes_than_its_name_says_is_refused(foreign: Forei
 def test_the_remote_of_a_url_is_said(foreign: Foreign, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     foreign.fetch(tmp_path / "out", f"file://{foreign.root}")
     assert f"its files come from {foreign.store}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [".git/config", "x/.GIT/hooks/post-checkout", ".git"])
+def test_a_file_of_a_repository_of_git_is_refused(foreign: Foreign, tmp_path: Path, name: str) -> None:
+    """Its settings name commands, which git runs in that folder."""
+    listed = [{"md5": foreign.put(b"{}"), "relpath": one} for one in ("tokenizer.json", name)]
+    foreign.list_files(json.dumps(listed).encode())
+    foreign.commit()
+    with pytest.raises(VersionsError, match=f"found the name '{name}', expected one inside the folder"):
+        foreign.fetch(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_programs_beside_a_tokenizer_are_not_kept(
+    foreign: Foreign, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    TOKENIZER.save(tmp_path / "own")
+    names = {path.name: path.read_bytes() for path in (tmp_path / "own").iterdir()}
+    evil = dict.fromkeys(("conform.py", "modeling.py", "run.sh", ".envrc", "x/.hidden/a.json"), b"print('evil')")
+    listed = [{"md5": foreign.put(content), "relpath": name} for name, content in sorted((names | evil).items())]
+    foreign.list_files(json.dumps(listed, sort_keys=True).encode())
+    foreign.commit()
+    foreign.fetch(tmp_path / "out")
+    found = {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert found == {*names, "conform.py"} and b"evil" not in (tmp_path / "out/conform.py").read_bytes()
+    words = "4 files are not kept, as they are no files of a tokenizer: .envrc, modeling.py, run.sh, x/.hidden/a.json"
+    assert words in capsys.readouterr().err

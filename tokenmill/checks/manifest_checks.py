@@ -15,6 +15,7 @@ from tokenmill.dataset.entries import InputRows
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.formats.tokens import id_type
 from tokenmill.storage.file_facts import Digests
+from tokenmill.tokenizer.beside import is_written_here
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader import copy_check
 from tokenmill_reader.checked_parquet import read_table
@@ -224,7 +225,8 @@ def wrong_tokenizer_files(manifest: Manifest, folder: Path) -> Iterator[Finding]
     here = f"../{folder.name}/"
     yield from wrong_files([file.name for file in manifest.tokenizer_files], set(copy_check.files_below(folder)), here)
     for file in manifest.tokenizer_files:
-        if what := wrong_file(folder / file.name, file.n_bytes, file.sha256):
+        what = wrong_file(folder / file.name, file.n_bytes, file.sha256)
+        if what and not is_written_here(folder / file.name):
             yield Finding(f"{here}{file.name}", None, what, COPY)
 
 

@@ -1,7 +1,8 @@
 """Copies the folder of a tokenizer that tokenmill made, without programs of others."""
 
 import shutil
-from pathlib import Path
+from collections.abc import Sequence
+from pathlib import Path, PurePath
 
 from tokenmill.console import say
 from tokenmill.storage.atomic import write_atomic
@@ -22,11 +23,33 @@ def copy_folder(source: Path, directory: Path) -> None:
     for name in files_in(source):
         if name.as_posix() in FILES:
             write_beside(directory, [name.name])
-        elif name.suffix in _SUFFIXES and not any(part.startswith(".") for part in name.parts):
+        elif _is_part(name):
             with write_atomic(directory / name) as partial:
                 shutil.copyfile(source / name, partial)
         else:
             left_out.append(name.as_posix())
+    _tell(source, left_out, "copied")
+
+
+def withhold_programs(folder: Path, place: str) -> None:
+    """Deletes from a folder that was fetched what `copy_folder` would not copy, and writes again what features write. `place`:
+    names it for people."""
+    left_out = []
+    for name in [*files_in(folder)]:
+        if name.as_posix() in FILES:
+            (folder / name).unlink()
+            write_beside(folder, [name.name])
+        elif not _is_part(name):
+            (folder / name).unlink()
+            left_out.append(name.as_posix())
+    _tell(place, left_out, "kept")
+
+
+def _is_part(name: PurePath) -> bool:
+    return name.suffix in _SUFFIXES and not any(part.startswith(".") for part in name.parts)
+
+
+def _tell(source: object, left_out: Sequence[str], done: str) -> None:
     if left_out:
         shown = ", ".join(left_out[:_N_NAMES_SHOWN]) + (", …" if len(left_out) > _N_NAMES_SHOWN else "")
-        say(f"{source}: {len(left_out):,} files are not copied, as they are no files of a tokenizer: {shown}")
+        say(f"{source}: {len(left_out):,} files are not {done}, as they are no files of a tokenizer: {shown}")

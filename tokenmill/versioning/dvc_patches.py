@@ -95,10 +95,10 @@ def _checked(load: Callable[..., Any], *args: Any, **named: Any) -> Any:
 
 
 def refuse_names(listed: Iterable[Sequence[str]], oid: str) -> None:
-    """Raises VersionsError for a name that leads out of its folder, in the list `oid` of a folder's files. `listed`: the parts of
-    each name."""
+    """Raises VersionsError for a name that leads out of its folder, or into a repository of git, whose settings run commands, in
+    the list `oid` of a folder's files. `listed`: the parts of each name."""
     for names in listed:
-        if not all(names) or {".", ".."} & set(names) or "\0" in "".join(names):
+        if not all(names) or {".", "..", ".git"} & {name.casefold() for name in names} or "\0" in "".join(names):
             raise VersionsError(
                 f"{LIST}, {oid}",
                 f"found the name {'/'.join(names)!r:.200}, expected one inside the folder.",

@@ -21,19 +21,20 @@ from tokenmill_reader.regular_files import open_regular
 
 _CONFIG, _LOCAL = ".dvc/config", ".dvc/config.local"
 _KEYS = """
-    url region endpointurl use_ssl ssl_verify port type shared jobs checksum_jobs worktree version_aware no_traverse verify method
+    url region use_ssl ssl_verify port type shared jobs checksum_jobs worktree version_aware no_traverse verify method
     listobjects cache_regions slow_link_warning protected replication use_https max_sessions timeout connect_timeout read_timeout
-    connection_timeout profile user auth custom_auth_header password token passphrase allow_agent allow_anonymous_login
+    connection_timeout user auth custom_auth_header password token passphrase allow_agent allow_anonymous_login
     access_key_id secret_access_key session_token account_name account_key connection_string sas_token tenant_id client_id
     client_secret exclude_environment_credential exclude_visual_studio_code_credential exclude_shared_token_cache_credential
-    exclude_managed_identity_credential oss_key_id oss_key_secret oss_endpoint projectname gdrive_client_id gdrive_client_secret
+    exclude_managed_identity_credential oss_key_id oss_key_secret projectname gdrive_client_id gdrive_client_secret
     gdrive_service_account_user_email gdrive_use_service_account gdrive_trash_only gdrive_acknowledge_abuse sse sse_kms_key_id
     sse_customer_algorithm sse_customer_key acl grant_read grant_read_acp grant_write_acp grant_full_control
 """
 _HARMLESS = frozenset(_KEYS.split())
 """The keys of DVC's remotes that say where files are and how to sign in, with values in the repository. The others run a command
 (bearer_token_command, credential_process by configpath), name a file of this machine (keyfile), show its Kerberos ticket to a host
-(gss_auth), send requests by another host (proxy_to), or ask the user for a password."""
+(gss_auth), send requests by another host (proxy_to), send what is signed with the caller's keys to a host that the repository names
+(endpointurl, oss_endpoint), choose among these keys (profile), or ask the user for a password."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def stores_of(repository: str, tree: Tree, place: str) -> list[Store]:
     """Where the objects of a commit are: for a folder with a clone its DVC cache, then the default remote. `place`: begins errors.
 
     The remote is that of the user's own configuration if this has one of that name, or the clone's .dvc/config.local has; else that
-    of the repository, which is said. Raises VersionsError for a key that may run a command, ParamsError for a URL with a password,
+    of the repository, which is said. Raises VersionsError for a key that is not harmless, ParamsError for a URL with a password,
     and DVC's errors for a config that is none.
     """
     from dvc.config import Config
@@ -102,22 +103,23 @@ def stores_of(repository: str, tree: Tree, place: str) -> list[Store]:
         theirs, local = config.read("repo"), config.read("local")
         own = {level: config.read(level) for level in ("system", "global")}
     is_local_tracked = root is None or bool(git.git(root, "ls-files", "--", _LOCAL))
-    mine = {} if is_local_tracked else local["remote"]
-    for tracked in (theirs, local) if is_local_tracked else (theirs,):
-        _refuse_harmful(tracked["remote"], mine, place)
     name = local["core"].get("remote") or theirs["core"].get("remote") or own["global"]["core"].get("remote")
     stores = [] if root is None else [Store(None, str(cache_directory(root)))]
     if not name:
         return stores
     own_remotes = own["system"]["remote"] | own["global"]["remote"]
     if "url" in own_remotes.get(name, {}):
-        section = own_remotes[name]
+        section, others = own_remotes[name], own_remotes
     else:
+        others = theirs["remote"]
+        mine = {} if is_local_tracked else local["remote"]
+        for tracked in (theirs, local) if is_local_tracked else (theirs,):
+            _refuse_harmful(tracked["remote"], mine, place)
         section = {**theirs["remote"].get(name, {}), **local["remote"].get(name, {})}
         refuse_password(f"{place}: its remote {name}", str(section.get("url")))
         if root is None:
             say(f"{place}: its files come from {section.get('url')}")
-    kind, settings, path = get_cloud_fs({"remote": {**theirs["remote"], name.lower(): section}}, name=name)
+    kind, settings, path = get_cloud_fs({"remote": {**others, name.lower(): section}}, name=name)
     fs = kind(**settings)
     return [*stores, Store(None if fs.protocol == "local" else fs, path)]
 
@@ -134,13 +136,13 @@ def root_of(repository: str) -> Path | None:
 
 
 def _refuse_harmful(remotes: Mapping[str, Mapping[str, Any]], own: Mapping[str, Mapping[str, Any]], place: str) -> None:
-    """Raises VersionsError for a key of a remote that may run a command, unless the user's own .dvc/config.local has it."""
+    """Raises VersionsError for a key of a remote that is not harmless, unless the user's own .dvc/config.local has it."""
     for name, keys in remotes.items():
         for key in sorted(keys.keys() - _HARMLESS - own.get(name, {}).keys()):
             raise VersionsError(
                 place,
                 f".dvc/config, as the repository has it, sets {key} of the remote {name}.",
-                "That may run a command, or use files and accounts of this machine, and nothing was fetched. If you "
+                "That may run a command, or use files, keys and accounts of this machine, and nothing was fetched. If you "
                 f"trust the value, clone the repository, run `dvc remote modify --local {name} {key} VALUE` in the "
-                "clone, and name the clone.",
+                f"clone, and name the clone; or give your own configuration that remote (`dvc remote add --global {name} URL`).",
             )

@@ -15,6 +15,7 @@ from tokenmill.console import say
 from tokenmill.errors import ParamsError, VersionsError, did_you_mean
 from tokenmill.storage.atomic import files_of, md5_file, sha256_directory, write_directory
 from tokenmill.storage.urls import refuse_password
+from tokenmill.tokenizer.folder_copy import withhold_programs
 from tokenmill.tokenizer.tokenizer import CACHE_MB_MAX, Tokenizer
 from tokenmill.versioning import git
 from tokenmill.versioning.dvc_repository import innermost, quiet_environment, quiet_logs
@@ -134,8 +135,8 @@ def fetch_version(version: Version, directory: Path, public_key: Path | None = N
     """Fetches the files of a version by their md5 into `directory`, which appears atomically. Gives the signature, if any.
 
     The files are checked against the digests in the version's commit and tag. With `public_key` they are also checked against
-    the signature, and an unsigned version is refused. Raises VersionsError, also if `directory` exists and is not empty:
-    nothing is overwritten.
+    the signature, and an unsigned version is refused. Without it, programs beside a tokenizer are not kept. Raises
+    VersionsError, also if `directory` exists and is not empty: nothing is overwritten.
     """
     check_free(directory)
     with write_directory(directory) as partial:
@@ -160,6 +161,8 @@ def fetch_version(version: Version, directory: Path, public_key: Path | None = N
                     code="TM405",
                 )
             _verify(partial, version, tag_lines[SIGNATURE], public_key)
+        elif (partial / "tokenizer.json").is_file():
+            withhold_programs(partial, f"{version} from {version.repository}")
     return tag_lines.get(SIGNATURE)
 
 
