@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tokenmill_reader.shown import without_passwords
+from tokenmill_reader.shown import as_shown, without_passwords
 
 EXIT_DONE = 0
 EXIT_NO = 1
@@ -45,9 +45,9 @@ class TokenmillError(Exception):
     ) -> None:
         if what is None:
             where, what = "", str(where) if isinstance(where, Path) else where
-        self.where: str = without_passwords(str(where))
-        self.fix: str = without_passwords(fix.strip())
-        lines = [without_passwords(one) for one in ([what] if isinstance(what, str) else what)]
+        self.where: str = as_shown(without_passwords(str(where)))
+        self.fix: str = as_shown(without_passwords(fix.strip()).splitlines())
+        lines = [as_shown(without_passwords(one)) for one in ([what] if isinstance(what, str) else what)]
         self.what: str = "\n".join(lines)
         if self.where:
             lines[0] = f"{self.where}: {lines[0]}"

@@ -40,7 +40,7 @@ def test_an_id_and_a_file_name_are_printed_in_one_line_with_escapes(project: Pro
 def test_the_lines_of_an_error_are_its_own() -> None:
     error = CorpusError(["two are bad:", f"  {ODD}.jsonl: empty"])
     assert len(error.lines) == 2
-    assert str(error) == f"two are bad:\n  {ODD}.jsonl: empty"
+    assert str(error) == f"two are bad:\n  {as_shown(ODD)}.jsonl: empty"  # also in a traceback
 
 
 @pytest.mark.parametrize(
