@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import resource
 import struct
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from tokenmill import Tokenizer
 from tokenmill.errors import TokenizerError
+from tokenmill.storage.writable import user_caches
 from tokenmill.tokenizer import library_trial
 
 UNIGRAM = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.5]]}
@@ -66,3 +68,32 @@ def test_a_file_is_tried_once_by_all_processes_of_a_user(tmp_path: Path, monkeyp
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")  # nothing is remembered there
     Tokenizer.load(path)
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt > before.ru_minflt
+
+
+@pytest.mark.parametrize(
+    "what", ["owner", "mode", "owner behind a link", "owner of a link", "owner of the folder in it"]
+)
+def test_what_others_may_have_written_into_a_folder_of_caches_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    caches = tmp_path / "caches"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(caches))
+    library_trial._read.clear()
+    Tokenizer.load(written(tmp_path, normalizer={"type": "NFKC"}))
+    assert user_caches() == caches and any((caches / "tokenmill").rglob("*"))
+    if "link" in what:
+        caches.rename(tmp_path / "other")
+        caches.symlink_to(tmp_path / "other")
+        assert user_caches() == caches
+    if what == "mode":
+        caches.chmod(0o777)
+    elif os.geteuid():
+        pytest.skip("root alone may give folders away")
+    else:
+        given = caches / "tokenmill" if what == "owner of the folder in it" else caches
+        os.chown(given, 1000, 1000, follow_symlinks=what != "owner of a link")
+    assert user_caches() is None
+    library_trial._read.clear()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+    Tokenizer.load(tmp_path / "tokenizer.json")
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt > before

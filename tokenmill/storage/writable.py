@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -34,9 +35,18 @@ def may_write(folder: Path) -> bool:
 
 
 def user_caches() -> Path | None:
-    """The user's folder for caches; None if there is none to write into."""
+    """The user's folder for caches; None if there is none to write into, or if others may have written there, as it decides what is
+    read without a second look."""
     found = Path(os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache"))  # noqa: PTH111 — there may be no home
-    return found if found.is_absolute() and may_write(found) else None
+    is_own = all(_is_own(folder) for folder in (found, found / "tokenmill") if folder.exists())
+    return found if found.is_absolute() and may_write(found) and is_own else None
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether a folder, or a link and the folder that it leads to, belongs to this user, and not everybody may write there."""
+    facts = folder.stat()
+    owners = {facts.st_uid, folder.lstat().st_uid}
+    return stat.S_ISDIR(facts.st_mode) and owners == {os.geteuid()} and not facts.st_mode & stat.S_IWOTH
 
 
 def check_writable(folders: Iterable[Path]) -> None:
