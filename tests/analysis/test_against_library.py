@@ -75,6 +75,23 @@ def test_a_byte_without_a_token_is_counted_apart(tmp_path: Path, capsys: pytest.
     assert "1 documents equal, of 2" in printed
 
 
+def test_a_text_that_a_normalizer_makes_far_longer_is_not_given_to_the_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would end the process."""
+    document = {
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "b" * 900},
+        "model": {"type": "WordLevel", "unk_token": "u", "vocab": {"u": 0, "b": 1}},
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "a" * 1_000_000}) + '\n{"text": "x"}\n', encoding="utf-8")
+    assert against(str(tmp_path), str(tmp_path / "a.jsonl")) == 0
+    printed = capsys.readouterr().out
+    assert "1 documents equal, of 2" in printed and "more than 6 times as long" in printed
+
+
 def test_a_user_error_is_one_line(tmp_path: Path, tokenizer: str, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.jsonl").write_text('{"other": "a"}\n', encoding="utf-8")
     (tmp_path / "empty.txt").touch()

@@ -1,5 +1,6 @@
 """Templates that loop, or fill the memory: each ends, and what is rendered afterwards is right."""
 
+import contextlib
 import itertools
 import threading
 import time
@@ -12,6 +13,7 @@ import pytest
 from tests.builders.chats import LOOPS, canonical, encoded, encoder, told
 from tokenmill import _core
 from tokenmill.chat import isolated
+from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.errors import ChatError, UnitTimeoutError
 
 _DOUBLED = (
@@ -164,9 +166,22 @@ def test_a_process_that_is_killed_at_work_is_an_error_of_the_conversation(monkey
 @pytest.mark.slow
 def test_a_conversation_that_does_not_fit_into_memory_is_named() -> None:
     big = [told("user", "a" * 200_000_000)]
-    with pytest.raises(ChatError, match="more than 1 GB of memory") as caught:
+    with pytest.raises(ChatError, match=r"more memory than 1\.0 GB") as caught:
         encoded(encoder(mask="all"), [told("user", "a")], big)
     assert caught.value.index in {0, 1}
+
+
+def test_a_process_that_renders_has_no_more_memory_than_its_worker_has_a_use_for() -> None:
+    greedy = encoder(template="{% set x = 'a' * 400000000 %}{{ messages[0].content }}", mask="all")
+    conversations = pa.array([canonical([told("user", "hi")])], pa.large_string())
+    for limits, words in ((Limits(4 << 20, None), r"more memory than 455\.5 MB"), (UNBOUNDED, "")):
+        greedy.hold_to(limits)
+        with contextlib.closing(greedy.ask(conversations)) as request:
+            if words:
+                with pytest.raises(ChatError, match=words):
+                    list(request.parts())
+            else:
+                assert [one.text for part in request.parts() for one in part] == ["hi"]
 
 
 def test_a_process_that_renders_starts_no_threads_for_linear_algebra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -247,7 +247,7 @@ def test_special_tokens_that_cannot_be_told_from_text_are_refused(flag: str) -> 
         ("{% set ns = namespace() %}{% set ns._x = 1 %}", "may not have the attribute '_x'"),
         ("{{ strftime_now('%d') }}", "may not ask the clock; give the day in encode.chat.date"),
         ("\n{{ '\\ud800' }}", r"surrogates not allowed \(chat\.jinja\)"),
-        ("\n{{ messages[0].content * 10**11 }}", r"it takes more than 1 GB of memory \(chat\.jinja, line 2\)"),
+        ("\n{{ messages[0].content * 10**11 }}", r"it takes more memory than 1\.0 GB \(chat\.jinja, line 2\)"),
         ("{% for i in range(99999) %}{{ 'abcd' * 9 }}{% endfor %}", r"more than 1,000,\d+ characters"),
         ("{{ lipsum() }}", "'lipsum' is undefined"),
         ("{{ {[]: 1} | length }}", "unhashable type"),

@@ -21,10 +21,11 @@ from tokenmill.chat.rendering import ChatSettings, Rendering, Way
 from tokenmill.chat.samples import samples_of
 from tokenmill.chat.segments import SegmentEncoder
 from tokenmill.chat.stand_ins import strings_of
-from tokenmill.chat.template import ChatTemplate
+from tokenmill.chat.template import MEMORY_BYTES_MAX, ChatTemplate
 from tokenmill.chat.token_ranges import Flags
 from tokenmill.chat.turn_tokens import is_written, turn_tokens
 from tokenmill.config.chat_params import AnswerPart
+from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import Batch
 from tokenmill.errors import ChatError, TemplateError
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -83,6 +84,7 @@ class ChatEncoder:
             for is_shown in (False, True)
         )
         self._encoder = SegmentEncoder(tokenizer, place)
+        self._memory_bytes = MEMORY_BYTES_MAX
         written = "".join(texts) + strings_of(
             {name: value for name, value in variables.items() if name in "".join(texts)}
         )
@@ -94,6 +96,10 @@ class ChatEncoder:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the arguments; another process makes the encoder from them once."""
         return _made_once, self._made_of
+
+    def hold_to(self, limits: Limits) -> None:
+        """Gives a process that renders no more memory than a worker with these limits has for it."""
+        self._memory_bytes = min(MEMORY_BYTES_MAX, limits.renderer_bytes_max or MEMORY_BYTES_MAX)
 
     def samples(self, batch: Batch) -> Iterator[Batch]:
         """The samples of a batch of conversations, which `encode_batch` takes: with `turns: each` those of `samples_of`, else the
@@ -107,8 +113,8 @@ class ChatEncoder:
         a pair. `bytes_max`: the most bytes that the template may make of one; None: no limit. Raises ChatError, with the pair's
         number, for one that is no pair."""
         if self._settings.turns == "pair":
-            return isolated.Request(self._way, sides_of(conversations), 2, bytes_max)
-        return isolated.Request(self._way, conversations, 1, bytes_max)
+            return isolated.Request(self._way, sides_of(conversations), 2, bytes_max, self._memory_bytes)
+        return isolated.Request(self._way, conversations, 1, bytes_max, self._memory_bytes)
 
     def encode(self, request: isolated.Request) -> Iterator[EncodedChat]:
         """Encodes what was asked for, in the calling thread: usually all at once, and less at a time where the template makes very

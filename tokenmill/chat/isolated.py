@@ -28,6 +28,7 @@ from tokenmill.chat.template import MEMORY_BYTES_MAX, ChatTemplate
 from tokenmill.child_limits import how_ended, limit_memory
 from tokenmill.errors import ChatError
 from tokenmill_reader.child_python import command_of
+from tokenmill_reader.shown import size
 
 SECONDS_MAX = 60
 """The CPU time limit for one conversation."""
@@ -141,14 +142,20 @@ class Request:
     """Conversations that a process renders while the caller does something else. Call `close` at the end."""
 
     def __init__(
-        self, way: bytes, conversations: pa.LargeStringArray, n_together: int = 1, bytes_max: int | None = None
+        self,
+        way: bytes,
+        conversations: pa.LargeStringArray,
+        n_together: int = 1,
+        bytes_max: int | None = None,
+        memory_bytes: int = MEMORY_BYTES_MAX,
     ) -> None:
         """Sends conversations, given as canonical JSON. `way`: the JSON of a `Way`. `n_together`: how many belong together.
-        `bytes_max`: the most bytes of a rendering; None: no limit."""
+        `bytes_max`: the most bytes of a rendering; None: no limit. `memory_bytes`: the most memory of the process."""
         texts = [text.encode() for text in conversations.to_pylist()]
-        self._n_left, self._of_each = len(texts), (n_together, bytes_max)
+        self._n_left, self._of_each = len(texts), (n_together, bytes_max, memory_bytes)
         self._process: _Process | None = _idle_or_new()
-        request = b"%b\n%b\n%b" % (way, msgspec.json.encode(list(map(len, texts))), b"".join(texts))
+        lengths = msgspec.json.encode([memory_bytes, *map(len, texts)])
+        request = b"%b\n%b\n%b" % (way, lengths, b"".join(texts))
         self._answers = _in_thread(_exchange, self._process, request, self._n_left, *self._of_each)
 
     def wait(self) -> bool:
@@ -194,7 +201,9 @@ def _in_thread(call: Callable[..., _Answered], *arguments: Any) -> Future[_Answe
     return submitted
 
 
-def _exchange(process: _Process, request: bytes, n_left: int, n_together: int, bytes_max: int | None) -> _Answered:
+def _exchange(
+    process: _Process, request: bytes, n_left: int, n_together: int, bytes_max: int | None, memory_bytes: int
+) -> _Answered:
     """The renderings of the next conversations, as many as are held at once, and why there is none of the one behind them; None if
     there is one, or if there is none left."""
     renderings: list[Rendering] = []
@@ -204,7 +213,7 @@ def _exchange(process: _Process, request: bytes, n_left: int, n_together: int, b
         try:
             answer = process.answer(bytes_max)
         except EOFError:
-            return renderings, _why_ended(process.end())
+            return renderings, _why_ended(process.end(), memory_bytes)
         if isinstance(answer, str):
             return renderings, answer
         renderings.append(answer)
@@ -212,11 +221,11 @@ def _exchange(process: _Process, request: bytes, n_left: int, n_together: int, b
     return renderings, None
 
 
-def _why_ended(code: int) -> str:
+def _why_ended(code: int, memory_bytes: int) -> str:
     if code == -signal.SIGPROF:
         return f"the chat template takes more than {SECONDS_MAX:,} s for it. Look for a loop in the template that does not end."
     if code == errno.ENOMEM:
-        return f"rendering it takes more than {MEMORY_BYTES_MAX / 1e9:g} GB of memory. Cut it, or simplify the chat template."
+        return f"rendering it takes more memory than {size(memory_bytes)}. Cut it, or simplify the chat template."
     return (
         f"the process that renders it by the chat template ended with {how_ended(code)}. If the system had no memory left, free "
         "some."
@@ -257,10 +266,10 @@ def _rendered(way: bytes, texts: list[str]) -> Iterator[Rendering]:
 
 def main(seconds_max: float) -> None:
     """Answers the requests on standard input."""
-    limit_memory(MEMORY_BYTES_MAX)
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     while way := requests.readline():
-        lengths = msgspec.json.decode(requests.readline(), type=list[int])
+        memory_bytes, *lengths = msgspec.json.decode(requests.readline(), type=list[int])
+        limit_memory(memory_bytes)
         texts = [requests.read(n).decode() for n in lengths]
         signal.setitimer(signal.ITIMER_PROF, seconds_max)  # the signal of this limit ends the process
         try:

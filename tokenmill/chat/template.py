@@ -1,5 +1,6 @@
 """Renders conversations by a chat template, and finds the text that an assistant generates."""
 
+import resource
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import jinja2.nodes
 from tokenmill.chat.sandbox import BEGIN, END, sandbox, undeclared_names
 from tokenmill.errors import TemplateError
 from tokenmill.tokenizer.formats.named_tokens import NAMES
+from tokenmill_reader.shown import size
 
 _KEEPERS = (jinja2.nodes.AssignBlock, jinja2.nodes.CallBlock, jinja2.nodes.FilterBlock, jinja2.nodes.Macro)
 _WRITERS = (jinja2.nodes.Output, jinja2.nodes.Add, jinja2.nodes.Concat, jinja2.nodes.CondExpr)
@@ -125,7 +127,9 @@ class ChatTemplate:
         """Says why the template refuses a conversation: the error, and its place."""
         words = str(error).rstrip(".") or type(error).__name__
         if isinstance(error, MemoryError):
-            words = f"it takes more than {MEMORY_BYTES_MAX / 1e9:g} GB of memory"
+            n_bytes, _ = resource.getrlimit(resource.RLIMIT_DATA)
+            least = "there is" if n_bytes == resource.RLIM_INFINITY else size(n_bytes)
+            words = f"it takes more memory than {least}"
         if isinstance(error, jinja2.UndefinedError) and "strftime_now" in words:
             words += " (a template may not ask the clock; give the day in encode.chat.date)"
         return f"{words:.300} ({self.place_of(error)})."

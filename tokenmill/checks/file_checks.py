@@ -110,6 +110,8 @@ def check_file(file: DocumentsFile, advance: Advance, folder: Path) -> FileFacts
     Raises ValidationError for the first thing that is wrong, which is a WrongRowError where a row is, and CorpusError.
     """
     entry, tokens, judge = file.entry, file.tokens, file.judge
+    if judge.chat is not None:
+        judge.chat.hold_to(file.rules.limits)
     documents = None if file.unit is None else _documents_of(file.unit, entry, file.rules, advance, folder)
     has_names, has_mask = _check_schema(entry, tokens, judge)
     shards = [rows.name for rows in entry.rows]

@@ -40,6 +40,12 @@ class Limits:
         """For what a chat template makes of a conversation, which may be longer than its JSON."""
         return None if self.document_bytes_max is None else 2 * self.document_bytes_max
 
+    @property
+    def renderer_bytes_max(self) -> int | None:
+        """For the memory of a process that renders conversations. It takes 90 MB without one, and 20 bytes for each byte of a
+        rendering in ASCII, up to 80 where a character is outside the Basic Multilingual Plane."""
+        return None if self.rendering_bytes_max is None else 120_000_000 + 40 * self.rendering_bytes_max
+
     def check_document(self, n_bytes: int, where: str) -> None:
         """Raises CorpusError if a document, or a part of one, with this many bytes is too long."""
         if self.document_bytes_max is not None and n_bytes > self.document_bytes_max:

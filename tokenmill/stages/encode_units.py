@@ -69,6 +69,8 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
         assert self.unit is not None
         documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.filters, folder=folder)
         piece_documents = np.zeros(len(self.unit.pieces), np.int64)
+        if self.encoder.chat is not None:
+            self.encoder.chat.hold_to(self.limits)
         files = UnitFiles(self.unit, self.encoder, folder, self.limits)
         with ExitStack() as stack:
             files.open(stack, self._group_keys(), kept_of(self.unit, self.limits))

@@ -79,6 +79,8 @@ class FirstRows:
 
 def first_rows(shards: Sequence[Shard], source: Source, wanted: Requirements) -> FirstRows:
     """Checks the first documents of up to 100 evenly chosen files. Stops after a second, but not before 5 files."""
+    if wanted.chat is not None:
+        wanted.chat.hold_to(wanted.limits)
     wanted = replace(wanted, limits=_smaller(wanted.limits))
     seen, bad = FirstRows(), _BadRows(source, wanted)
     checks = [_check_group, _check_kept, _check_chat, _check_rejected]

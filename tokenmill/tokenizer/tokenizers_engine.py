@@ -30,6 +30,10 @@ _SPAN_BYTES = 450
 """What `spans` takes for a token: measured 448 bytes."""
 
 
+class GrownError(TokenizerError):
+    """A text for which the library may lack the memory, which would end the process."""
+
+
 class TokenizersEngine:
     """A tokenizer.json run by `tokenizers`. Encoding adds no tokens, truncates and pads nothing, and never drops a character
     silently. The text of a special token stays text unless `allow_special` is set."""
@@ -101,7 +105,7 @@ class TokenizersEngine:
         return ids
 
     def _check_growth(self, text: str) -> None:
-        """Raises TokenizerError for a text that the library may lack the memory for, which would abort. It is tried in pieces."""
+        """Raises GrownError for a text that the library may lack the memory for, which would abort. It is tried in pieces."""
         normalizer, splitter, left = self._tokenizer.normalizer, self._tokenizer.pre_tokenizer, 6 * len(text.encode())
         for at in range(0, len(text), _TRIED_CHARS):
             piece = text[at : at + _TRIED_CHARS]
@@ -109,7 +113,7 @@ class TokenizersEngine:
                 piece = normalizer.normalize_str(piece) if normalizer else piece
                 parts = splitter.pre_tokenize_str(piece) if splitter else [(piece, None)]
             if (left := left - sum(len(part.encode()) for part, _ in parts)) < 0:
-                raise TokenizerError(
+                raise GrownError(
                     "",
                     f"the normalizer and the pre_tokenizer make a text of {len(text):,} characters more than 6 times "
                     "as long.",
