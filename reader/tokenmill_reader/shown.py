@@ -19,6 +19,11 @@ _USER = re.compile(
     re.IGNORECASE,
 )
 _QUERY = re.compile(_SLASHES + r"""[^\s?#"'<>]*([?#][^\s"'<>]*[^\s"'<>:,.;)\]}])?""", re.IGNORECASE)
+_TOKEN = re.compile(
+    r"\b(?:((?:gh[opsur]|hf)_)[A-Za-z0-9]{30,}|(github_pat_)\w{50,}|(glpat-)[\w-]{20,}|(xox[a-z]-)[\w-]{10,}"
+    r"|(hooks\.slack\.com/services/)[\w/]+)"
+)
+"""Tokens in the forms of GitHub, Hugging Face, GitLab and Slack, wherever they stand. A folder may be named hf_datasets."""
 _WITH_A_NAME = re.compile(r"[?#&;][a-z_][\w.~%-]*(=|%3d)", re.IGNORECASE)
 
 
@@ -44,7 +49,9 @@ def without_passwords(text: str) -> str:
     >>> without_passwords("fatal: 'https://user:p@ss@host:8443/x.git' not found, https://TOKEN@host/x?token=TOKEN")
     "fatal: 'https://***@host:8443/x.git' not found, https://***@host/x?***"
     """
-    return _QUERY.sub(_without_query, _USER.sub(_without_user, text))
+    return _TOKEN.sub(
+        lambda token: f"{token[token.lastindex or 0]}***", _QUERY.sub(_without_query, _USER.sub(_without_user, text))
+    )
 
 
 def _without_user(url: re.Match[str]) -> str:

@@ -42,6 +42,22 @@ def test_what_only_looks_like_a_password_stays() -> None:
 
 
 @pytest.mark.parametrize(
+    "around", ["{}", "oauth2:{}@host/x.git", "https://host/{}/x", "x-access-token:{}@host:o/r.git"]
+)
+@pytest.mark.parametrize(
+    "begin", ["ghp_", "ghs_", "github_pat_11A_", "hf_", "glpat-", "xoxb-12-", "hooks.slack.com/services/T0/B0/"]
+)
+def test_a_token_of_a_known_form_is_cut_out_wherever_it_stands(begin: str, around: str) -> None:
+    token = "0aB1cD2eF3" * 6
+    assert token[-10:] not in without_passwords(around.format(begin + token))
+
+
+@pytest.mark.parametrize("text", ["data/raw/hf_transformers_documentation/x.jsonl", "ghp_pages/a", "glpat-1", "xoxb-a"])
+def test_a_name_that_begins_as_a_token_stays(text: str) -> None:
+    assert without_passwords(text) == text
+
+
+@pytest.mark.parametrize(
     ("command", "url"), [*(("status", url) for url in URLS), ("build", URL), ("plan", URL), ("pin", URL)]
 )
 def test_a_password_in_the_parameters_is_refused_and_stays_there(project: Project, command: str, url: str) -> None:
