@@ -3,6 +3,7 @@ process over some damaged footers."""
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from collections.abc import Iterator
@@ -68,6 +69,8 @@ def _checked_names() -> Iterator[None]:
         yield
     except UnicodeDecodeError:
         raise pa.ArrowInvalid("the name of a column is not UTF-8") from None
+    except UnicodeEncodeError:
+        raise OSError(errno.EINVAL, "pyarrow opens no file in a folder whose name is not UTF-8") from None
 
 
 def _check_chunks(file: Any, metadata: Any) -> None:

@@ -64,6 +64,14 @@ def keep_off_proxies() -> None:
 
 def _made(scheme: str, bucket: str) -> ObjectStore:
     keep_off_proxies()
+    threads = os.environ.get("TOKIO_WORKER_THREADS")
+    if threads is not None and not (threads.isascii() and threads.isdigit() and int(threads)):
+        # obstore's runtime ends the process over it
+        raise StorageError(
+            "the environment's TOKIO_WORKER_THREADS",
+            f"expected a number of threads; found {threads!r}.",
+            "Correct the variable, or unset it.",
+        )
     try:
         from obstore.exceptions import BaseError
         from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, S3Store

@@ -11,7 +11,7 @@ from obstore.store import MemoryStore
 import tokenmill
 from tests.builders.document_sets import documents_dataset
 from tests.builders.object_server import ObjectServer, serving
-from tokenmill.errors import StorageError
+from tokenmill.errors import StorageError, ValidationError
 from tokenmill_reader import cache_folder
 from tokenmill_reader.cache_folder import Lock
 from tokenmill_reader.manifest import read_content
@@ -188,3 +188,19 @@ def test_an_answer_is_read_up_to_its_bound() -> None:
     assert bounded_bytes("x", store.get("x"), 8) == b"12345678"
     with pytest.raises(StorageError, match="sends more than the 7 bytes"):
         bounded_bytes("x", store.get("x"), 7)
+
+
+def test_the_folder_may_have_a_name_that_is_not_utf_8(stored: Stored) -> None:
+    stored.folder = Path(os.fsdecode(os.fsencode(stored.folder.parent) + b"\xff")) / stored.folder.name
+    assert stored.items() == ITEMS
+    with pytest.raises(ValidationError, match="pyarrow opens no file in a folder whose name is not UTF-8"):
+        tokenmill.open(f"file://{stored.place}", cache=stored.folder.parent, format="parquet")[0]
+
+
+@pytest.mark.parametrize("value", ["some", "0", "-1", ""])
+def test_a_number_of_threads_that_ends_the_process_of_obstore_is_named(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("TOKIO_WORKER_THREADS", value)
+    with pytest.raises(StorageError, match="the environment's TOKIO_WORKER_THREADS: expected a number of threads"):
+        stored.items()

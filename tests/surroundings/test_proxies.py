@@ -43,6 +43,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         ("SSL_CERT_FILE", "/nowhere/ca.pem", "SSL_CERT_FILE: there is no /nowhere/ca.pem"),
         ("SSL_CERT_FILE", __file__, "SSL_CERT_FILE: .*test_proxies.py: .* no certificate"),
         ("SSL_CERT_DIR", "/nowhere", "SSL_CERT_DIR: there is no /nowhere"),
+        ("PREFECT_API_SSL_CERT_FILE", "/nowhere/ca.pem", "PREFECT_API_SSL_CERT_FILE: there is no /nowhere/ca.pem"),
     ],
 )
 def test_a_variable_that_prefects_client_cannot_use_is_named(

@@ -2,25 +2,31 @@
 
 import os
 import ssl
+from pathlib import Path
 
 from tokenmill.errors import ParamsError
 
+_FILES = ("SSL_CERT_FILE", "PREFECT_API_SSL_CERT_FILE")
+_FOLDERS = ("SSL_CERT_DIR",)
+
 
 def check_certificates() -> None:
-    """Raises ParamsError for an SSL_CERT_DIR that is no folder, and an SSL_CERT_FILE that is no file of certificates."""
-    for name, is_there in (("SSL_CERT_FILE", os.path.isfile), ("SSL_CERT_DIR", os.path.isdir)):
+    """Raises ParamsError for a variable of these that names no folder, or no file of certificates."""
+    for name in (*_FILES, *_FOLDERS):
         path = os.environ.get(name)
-        if not path:
-            continue
-        what = (
-            ""
-            if is_there(path)
-            else f"there is no {path}, or it is no {'file' if name == 'SSL_CERT_FILE' else 'folder'}"
-        )
-        if not what and name == "SSL_CERT_FILE":
-            try:
-                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
-            except OSError as error:
-                what = f"{path}: {error}"
-        if what:
+        if path and (what := _wrong_file(path) if name in _FILES else _wrong_folder(path)):
             raise ParamsError(f"the environment's {name}", f"{what}.", "Correct the variable, or unset it.")
+
+
+def _wrong_file(path: str) -> str:
+    if not Path(path).is_file():
+        return f"there is no {path}, or it is no file"
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except OSError as error:
+        return f"{path}: {error}"
+    return ""
+
+
+def _wrong_folder(path: str) -> str:
+    return "" if Path(path).is_dir() else f"there is no {path}, or it is no folder"
