@@ -22,15 +22,13 @@ _SLOW_BYTES = 1 << 14
 class Faults:
     """What goes wrong. `shares`: of all answers for files, the shares of 503, of a cut connection, and of a slow answer.
     `damaged`: how often a file with this name is sent with a wrong byte. `is_out`: every answer is 503. `wait_s`: before each
-    answer. `n_more`: bytes that are sent beyond those that were asked for. `elsewhere`: the server to which every question is
-    redirected."""
+    answer. `n_more`: bytes that are sent beyond those that were asked for."""
 
     shares: tuple[float, float, float] = (0, 0, 0)
     damaged: dict[str, int] = field(default_factory=dict)
     is_out: bool = False
     wait_s: float = 0
     n_more: int = 0
-    elsewhere: str | None = None
 
 
 class ObjectServer(ThreadingHTTPServer):
@@ -70,12 +68,6 @@ class _Handler(BaseHTTPRequestHandler):
             chance = server.random.random()
         if faults.is_out or chance < faults.shares[0]:
             self._say(HTTPStatus.SERVICE_UNAVAILABLE)
-            return
-        if faults.elsewhere is not None:
-            self.send_response(HTTPStatus.FOUND)
-            self.send_header("Location", f"{faults.elsewhere}/{name}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
             return
         if not path.is_file():
             self._say(HTTPStatus.NOT_FOUND, b"<Error><Code>NoSuchKey</Code></Error>")
