@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.document_sets import documents_dataset
 from tests.builders.teams import identify, run
 from tests.builders.trained import TOKENIZER
 from tokenmill.config.publish_params import TokenizerSource
@@ -352,4 +353,20 @@ def test_programs_beside_a_tokenizer_are_not_kept(
     found = {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert found == {*names, "conform.py"} and b"evil" not in (tmp_path / "out/conform.py").read_bytes()
     words = "4 files are not kept, as they are no files of a tokenizer: .envrc, modeling.py, run.sh, x/.hidden/a.json"
+    assert words in capsys.readouterr().err
+
+
+def test_what_the_manifest_of_a_dataset_does_not_name_is_not_kept(
+    foreign: Foreign, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = documents_dataset(tmp_path / "made/tokens", [[[1, 2, 3]], [[4]]], ["megatron"])
+    names = {path.relative_to(made).as_posix(): path.read_bytes() for path in made.rglob("*") if path.is_file()}
+    evil = dict.fromkeys(("run.sh", ".envrc", "megatron/evil.py"), b"evil")
+    listed = [{"md5": foreign.put(content), "relpath": name} for name, content in sorted((names | evil).items())]
+    foreign.list_files(json.dumps(listed, sort_keys=True).encode())
+    foreign.commit()
+    foreign.fetch(tmp_path / "out")
+    found = {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert found == {*names}
+    words = "3 files are not kept, as they are no files of the dataset: .envrc, run.sh, megatron/evil.py"
     assert words in capsys.readouterr().err

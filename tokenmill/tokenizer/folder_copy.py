@@ -1,7 +1,7 @@
 """Copies the folder of a tokenizer that tokenmill made, without programs of others."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
 
 from tokenmill.console import say
@@ -28,21 +28,24 @@ def copy_folder(source: Path, directory: Path) -> None:
                 shutil.copyfile(source / name, partial)
         else:
             left_out.append(name.as_posix())
-    _tell(source, left_out, "copied")
+    _tell(source, left_out, "copied, as they are no files of a tokenizer")
 
 
 def withhold_programs(folder: Path, place: str) -> None:
     """Deletes from a folder that was fetched what `copy_folder` would not copy, and writes again what features write. `place`:
     names it for people."""
-    left_out = []
-    for name in [*files_in(folder)]:
-        if name.as_posix() in FILES:
-            (folder / name).unlink()
-            write_beside(folder, [name.name])
-        elif not _is_part(name):
-            (folder / name).unlink()
-            left_out.append(name.as_posix())
-    _tell(place, left_out, "kept")
+    for name in FILES:
+        if (folder / name).exists():
+            write_beside(folder, [name])
+    keep_only(folder, place, lambda name: name.as_posix() in FILES or _is_part(name), "a tokenizer")
+
+
+def keep_only(folder: Path, place: str, is_part: Callable[[PurePath], bool], what: str) -> None:
+    """Deletes the other files from a folder that was fetched, and says so. `place`, `what`: name it and what it is for people."""
+    left_out = [name for name in files_in(folder) if not is_part(name)]
+    for name in left_out:
+        (folder / name).unlink()
+    _tell(place, [name.as_posix() for name in left_out], f"kept, as they are no files of {what}")
 
 
 def _is_part(name: PurePath) -> bool:
@@ -52,4 +55,4 @@ def _is_part(name: PurePath) -> bool:
 def _tell(source: object, left_out: Sequence[str], done: str) -> None:
     if left_out:
         shown = ", ".join(left_out[:_N_NAMES_SHOWN]) + (", …" if len(left_out) > _N_NAMES_SHOWN else "")
-        say(f"{source}: {len(left_out):,} files are not {done}, as they are no files of a tokenizer: {shown}")
+        say(f"{source}: {len(left_out):,} files are not {done}: {shown}")

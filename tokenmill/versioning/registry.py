@@ -6,16 +6,17 @@ import re
 import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from posixpath import normpath
 
 from tokenmill.console import say
-from tokenmill.errors import ParamsError, VersionsError, did_you_mean
+from tokenmill.dataset.manifest import read_manifest
+from tokenmill.errors import ParamsError, ValidationError, VersionsError, did_you_mean
 from tokenmill.storage.atomic import files_of, md5_file, sha256_directory, write_directory
 from tokenmill.storage.urls import refuse_password
-from tokenmill.tokenizer.folder_copy import withhold_programs
+from tokenmill.tokenizer.folder_copy import keep_only, withhold_programs
 from tokenmill.tokenizer.tokenizer import CACHE_MB_MAX, Tokenizer
 from tokenmill.versioning import git
 from tokenmill.versioning.dvc_repository import innermost, quiet_environment, quiet_logs
@@ -24,6 +25,7 @@ from tokenmill.versioning.output_files import output_files
 from tokenmill.versioning.recorded import Tree, artifact_path, find
 from tokenmill.versioning.remotes import remote_errors
 from tokenmill.versioning.signing import verify_directory
+from tokenmill_reader.manifest import CARD_FILE, MANIFEST_FILE
 
 _REFERENCE = re.compile(r"(?P<name>[a-z0-9][a-z0-9/-]*[a-z0-9])[@#](?P<version>[A-Za-z0-9][A-Za-z0-9.-]*)")
 FILES = "files: sha256 "  # begins the line of a tag message with the digest of the version's files
@@ -135,8 +137,8 @@ def fetch_version(version: Version, directory: Path, public_key: Path | None = N
     """Fetches the files of a version by their md5 into `directory`, which appears atomically. Gives the signature, if any.
 
     The files are checked against the digests in the version's commit and tag. With `public_key` they are also checked against
-    the signature, and an unsigned version is refused. Without it, programs beside a tokenizer are not kept. Raises
-    VersionsError, also if `directory` exists and is not empty: nothing is overwritten.
+    the signature, and an unsigned version is refused. Without it, programs and other files that are no part of a tokenizer or
+    a dataset are not kept. Raises VersionsError, also if `directory` exists and is not empty: nothing is overwritten.
     """
     check_free(directory)
     with write_directory(directory) as partial:
@@ -161,9 +163,19 @@ def fetch_version(version: Version, directory: Path, public_key: Path | None = N
                     code="TM405",
                 )
             _verify(partial, version, tag_lines[SIGNATURE], public_key)
-        elif (partial / "tokenizer.json").is_file():
-            withhold_programs(partial, f"{version} from {version.repository}")
+        else:
+            _keep_parts(partial, f"{version} from {version.repository}")
     return tag_lines.get(SIGNATURE)
+
+
+def _keep_parts(folder: Path, place: str) -> None:
+    """Deletes programs, and whatever else is no part of a tokenizer or of a dataset, from a folder that was fetched."""
+    if (folder / "tokenizer.json").is_file():
+        withhold_programs(folder, place)
+    elif (folder / MANIFEST_FILE).is_file():
+        with suppress(ValidationError):  # such as for one of a newer tokenmill
+            names = {MANIFEST_FILE, CARD_FILE, *read_manifest(folder).names()}
+            keep_only(folder, place, lambda name: name.as_posix() in names, "the dataset")
 
 
 def _verify(directory: Path, version: Version, signature: str, public_key: Path) -> None:
