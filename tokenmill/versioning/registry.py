@@ -12,7 +12,6 @@ from pathlib import Path
 from posixpath import normpath
 
 from tokenmill.console import say
-from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import ParamsError, ValidationError, VersionsError, did_you_mean
 from tokenmill.storage.atomic import files_of, md5_file, sha256_directory, write_directory
 from tokenmill.storage.urls import refuse_password
@@ -25,7 +24,7 @@ from tokenmill.versioning.output_files import output_files
 from tokenmill.versioning.recorded import Tree, artifact_path, find
 from tokenmill.versioning.remotes import remote_errors
 from tokenmill.versioning.signing import verify_directory
-from tokenmill_reader.manifest import CARD_FILE, MANIFEST_FILE
+from tokenmill_reader.manifest import CARD_FILE, MANIFEST_FILE, read_manifest
 
 _REFERENCE = re.compile(r"(?P<name>[a-z0-9][a-z0-9/-]*[a-z0-9])[@#](?P<version>[A-Za-z0-9][A-Za-z0-9.-]*)")
 FILES = "files: sha256 "  # begins the line of a tag message with the digest of the version's files
@@ -174,7 +173,7 @@ def _keep_parts(folder: Path, place: str) -> None:
         withhold_programs(folder, place)
     elif (folder / MANIFEST_FILE).is_file():
         with suppress(ValidationError):  # such as for one of a newer tokenmill
-            names = {MANIFEST_FILE, CARD_FILE, *read_manifest(folder).names()}
+            names = {MANIFEST_FILE, CARD_FILE, *(file.name for file in read_manifest(folder).dataset_files)}
             keep_only(folder, place, lambda name: name.as_posix() in names, "the dataset")
 
 
