@@ -17,6 +17,7 @@ from tokenmill_reader.object_clients import bounded_bytes, client
 from tokenmill_reader.object_errors import lasting_error, storage_error
 from tokenmill_reader.regular_files import READ_BYTES_MAX
 from tokenmill_reader.urls import N_DIGITS, TOKENS, RemoteDataset, object_place
+from tokenmill_reader.web import read_web
 
 _RANGE_BYTES = 4 << 20
 _HASHED_BYTES = 1 << 20
@@ -116,6 +117,8 @@ def _range(url: str, start: int, stop: int, n_bytes: int) -> bytes | None:
 def _read(url: str, range_: tuple[int, int] | None) -> tuple[int, bytes] | None:
     """The size of an object, and its bytes in a range, or all of a small one; None if there is none. Raises StorageError."""
     where = object_place(url)
+    if where.scheme in ("http", "https"):
+        return read_web(url, range_)
     store = client(where.scheme, where.bucket)
     import obstore
     from obstore.exceptions import BaseError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import os
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from threading import Lock
@@ -31,8 +32,8 @@ _lock = Lock()
 
 
 def client(scheme: str, bucket: str) -> ObjectStore:
-    """The client of a bucket, the same one in a process with the same environment. For https, `bucket` is the host; for file, it is
-    empty. Raises StorageError where obstore, credentials or settings are missing."""
+    """The client of a bucket, the same one in a process with the same environment. For file, `bucket` is empty.
+    Raises StorageError where obstore, credentials or settings are missing."""
     # The key is in memory only. With the process, because a fork has none of the threads that a client works with.
     settings = tuple(sorted(item for item in os.environ.items() if item[0].startswith(_SETTINGS)))
     key = (os.getpid(), scheme, bucket, settings)
@@ -43,16 +44,21 @@ def client(scheme: str, bucket: str) -> ObjectStore:
 
 
 def bounded_bytes(url: str, answer: Any, n_bytes_max: int) -> bytes:
-    """The bytes of an answer of obstore. Raises StorageError for more than these: a server may send as many as it likes."""
-    blocks, n_bytes = [], 0
-    for block in answer.stream(min_chunk_size=n_bytes_max + 1):
+    """The bytes of an answer of obstore. Raises StorageError for more than these."""
+    return bounded(url, answer.stream(min_chunk_size=n_bytes_max + 1), n_bytes_max)
+
+
+def bounded(url: str, blocks: Iterable[bytes], n_bytes_max: int) -> bytes:
+    """These blocks in one. Raises StorageError for more bytes than these: a server may send as many as it likes."""
+    kept, n_bytes = [], 0
+    for block in blocks:
         n_bytes += len(block)
         if n_bytes > n_bytes_max:
             raise StorageError(
                 url, f"the server sends more than the {n_bytes_max:,} bytes that were asked for.", "Check the endpoint."
             )
-        blocks.append(block)
-    return b"".join(blocks)
+        kept.append(block)
+    return b"".join(kept)
 
 
 def keep_off_proxies() -> None:
@@ -74,7 +80,7 @@ def _made(scheme: str, bucket: str) -> ObjectStore:
         )
     try:
         from obstore.exceptions import BaseError
-        from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, S3Store
+        from obstore.store import AzureStore, GCSStore, LocalStore, S3Store
     except ModuleNotFoundError:
         raise StorageError(
             f"{scheme}://{bucket}",
@@ -85,9 +91,6 @@ def _made(scheme: str, bucket: str) -> ObjectStore:
     try:
         if scheme == "file":
             return LocalStore("/")
-        if scheme in ("http", "https"):
-            options["allow_http"] = scheme == "http"
-            return HTTPStore.from_url(f"{scheme}://{bucket}", client_options=options, retry_config=_RETRIES)
         if scheme == "s3":
             return S3Store(bucket, client_options=options, retry_config=_RETRIES, **_s3_settings(bucket, options))
         options["allow_http"] = _is_on(f"{'GOOGLE' if scheme == 'gs' else 'AZURE'}_ALLOW_HTTP")

@@ -101,7 +101,7 @@ _LASTING = (
         "Name a file with its authority's certificate in SSL_CERT_FILE.",
     ),
     _Lasting(
-        "^NotSupportedError:",
+        "^NotSupportedError:|no range",
         "the server does not answer requests for a range of bytes.",
         "Download the dataset, or serve it by one that does.",
     ),

@@ -22,18 +22,20 @@ _SLOW_BYTES = 1 << 14
 class Faults:
     """What goes wrong. `shares`: of all answers for files, the shares of 503, of a cut connection, and of a slow answer.
     `damaged`: how often a file with this name is sent with a wrong byte. `is_out`: every answer is 503. `wait_s`: before each
-    answer. `n_more`: bytes that are sent beyond those that were asked for."""
+    answer. `n_more`: bytes that are sent beyond those that were asked for. `redirects`: where a file with this name is said to
+    be."""
 
     shares: tuple[float, float, float] = (0, 0, 0)
     damaged: dict[str, int] = field(default_factory=dict)
     is_out: bool = False
     wait_s: float = 0
     n_more: int = 0
+    redirects: dict[str, str] = field(default_factory=dict)
 
 
 class ObjectServer(ThreadingHTTPServer):
     """Serves `folder`, whose folders are the buckets. `sent`: bytes of each file that were sent. `begun`: how many answers for a
-    file began at its first byte."""
+    file began at its first byte. `n_connections`: how many were made."""
 
     daemon_threads = True
 
@@ -42,11 +44,16 @@ class ObjectServer(ThreadingHTTPServer):
         self.folder, self.faults = folder, Faults()
         self.sent: Counter[str] = Counter()
         self.begun: Counter[str] = Counter()
+        self.n_connections = 0
         self.lock, self.random = threading.Lock(), random.Random(0)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
+
+    def verify_request(self, request: object, client_address: object) -> bool:
+        self.n_connections += 1
+        return True
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Says nothing of clients that were killed."""
@@ -68,6 +75,12 @@ class _Handler(BaseHTTPRequestHandler):
             chance = server.random.random()
         if faults.is_out or chance < faults.shares[0]:
             self._say(HTTPStatus.SERVICE_UNAVAILABLE)
+            return
+        if name in faults.redirects:
+            self.send_response(HTTPStatus.FOUND)
+            self.send_header("Location", faults.redirects[name])
+            self.send_header("Content-Length", "0")
+            self.end_headers()
             return
         if not path.is_file():
             self._say(HTTPStatus.NOT_FOUND, b"<Error><Code>NoSuchKey</Code></Error>")

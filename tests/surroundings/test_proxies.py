@@ -17,6 +17,8 @@ from tokenmill.errors import ParamsError, TokenmillError
 from tokenmill.orchestration.address import answered_by_server
 from tokenmill.orchestration.settings import quiet_environment
 from tokenmill.storage.objects import get
+from tokenmill_reader.errors import OutageError, StorageError
+from tokenmill_reader.web import read_web
 
 DEAD = "http://127.0.0.1:9"
 VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -119,3 +121,16 @@ def test_object_storage_on_this_machine_is_asked_without_a_proxy(
         dataset = tokenmill.open(f"s3://bucket/{digest}", cache=tmp_path / "cache")
         assert [ids.tolist() for ids in dataset] == [[1, 2], [3]]
     assert heard == []
+
+
+def test_a_web_server_of_another_machine_is_asked_through_a_proxy(
+    no_proxies: pytest.MonkeyPatch, proxy: tuple[str, list[bytes]]
+) -> None:
+    address, heard = proxy
+    no_proxies.setenv("ALL_PROXY", f"me:word@{address}")
+    with pytest.raises(OutageError, match="cannot be reached now"):
+        read_web("https://example.org/any", None)
+    assert heard[0].startswith(b"CONNECT example.org:443 ") and b"Proxy-Authorization: Basic bWU6d29yZA==" in heard[0]
+    no_proxies.setenv("ALL_PROXY", f"socks5h://{address}")
+    with pytest.raises(StorageError, match="environment's all_proxy: found a proxy of the scheme socks5h"):
+        read_web("https://example.org/any", None)
