@@ -18,13 +18,16 @@ _USER = re.compile(
     + r"""|(?!\$)(?:(?!%2f|%40)[^\s/:@\[\]?#"'<>(),;])+(?:@|%40))(?:[^\s/@"'<>]*@)*""",
     re.IGNORECASE,
 )
-_QUERY = re.compile(_SLASHES + r"""[^\s?#"'<>]*([?#][^\s"'<>]*[^\s"'<>:,.;)\]}])?""", re.IGNORECASE)
+_MARK = "(?:[?#;]|%3f|%23|%3b)"
+_QUERY = re.compile(
+    _SLASHES + rf"""(?:(?!{_MARK})[^\s"'<>])*(?:({_MARK})([^\s"'<>]*[^\s"'<>:,.;)\]}}]))?""", re.IGNORECASE
+)
 _TOKEN = re.compile(
     r"\b(?:((?:gh[opsur]|hf)_)[A-Za-z0-9]{30,}|(github_pat_)\w{50,}|(glpat-)[\w-]{20,}|(xox[a-z]-)[\w-]{10,}"
     r"|(hooks\.slack\.com/services/)[\w/]+)"
 )
 """Tokens in the forms of GitHub, Hugging Face, GitLab and Slack, wherever they stand. A folder may be named hf_datasets."""
-_WITH_A_NAME = re.compile(r"[?#&;][a-z_][\w.~%-]*(=|%3d)", re.IGNORECASE)
+_WITH_A_NAME = re.compile(rf"(?:{_MARK}|&|%26)[a-z_][\w.~%-]*(=|%3d)", re.IGNORECASE)
 
 
 def as_shown(lines: str | Iterable[str]) -> str:
@@ -60,10 +63,12 @@ def _without_user(url: re.Match[str]) -> str:
 
 
 def _without_query(url: re.Match[str]) -> str:
-    query = url[2] or ""
-    if not _WITH_A_NAME.search(query) and (query[:1] != "?" or _has_scheme(url, "s3", "gs", "az", "hf", "file")):
+    if url[2] is None:
+        return url[0]
+    mark, query = url[2], url[2] + url[3]
+    if not _WITH_A_NAME.search(query) and (mark != "?" or _has_scheme(url, "s3", "gs", "az", "hf", "file")):
         return url[0]  # a link to a section, or a glob, in which ? is any character
-    return f"{url[0].removesuffix(query)}{query[0]}***"
+    return f"{url[0].removesuffix(query)}{mark}***"
 
 
 def _has_scheme(url: re.Match[str], *schemes: str) -> bool:

@@ -33,11 +33,13 @@ URLS = [
     f"git+http://{SECRET}@127.0.0.1:9/x.git",
     f"az://container/x?sv=1&sig={SECRET}",
     f"ssh://user%3A{SECRET}@127.0.0.1:9/x",
+    f"http://127.0.0.1:9/x.git;token={SECRET}",
+    f"http://127.0.0.1:9/x.git%3Ftoken%3D{SECRET}",
 ]
 
 
 def test_what_only_looks_like_a_password_stays() -> None:
-    text = '["http://host:80","a@b"] ssh://git@host:22/x http://host:80/a@b https://$USER:$WORD@host s3://a/?.b'
+    text = '["http://host:80","a@b"] ssh://git@host:22/x http://host:80/a@b https://$USER:$WORD@host s3://a/?.b http://h/a%3Fb;c;'
     assert without_passwords(text) == text
 
 
