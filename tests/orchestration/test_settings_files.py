@@ -10,7 +10,7 @@ from tokenmill.orchestration.settings_files import check_files
 
 BROKEN: dict[str, tuple[bytes, str]] = {
     "cut off": (b"active = [\n", "expected TOML"),
-    "text in UTF-16": ('active = "a"\n'.encode("utf-16"), "expected TOML"),
+    "text in UTF-16": ('active = "a"\n'.encode("utf-16"), "expected UTF-8"),
     "profiles that are a number": (b"profiles = 1\n", "profiles: expected a table; found 1"),
     "a profile that is a number": (b"[profiles]\nteam = 3\n", "profiles.team: expected a table; found 3"),
 }
@@ -51,13 +51,21 @@ def test_broken_profiles_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     check_files()
 
 
-@pytest.mark.parametrize("name", ["prefect.toml", "pyproject.toml"])
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("prefect.toml", b"[tool\n", "TOML"),
+        ("pyproject.toml", b"[tool\n", "TOML"),
+        ("prefect.toml", b"\xff", "UTF-8"),
+        (".env", b"\xff", "UTF-8"),
+    ],
+)
 def test_broken_settings_in_the_working_directory_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, expected: str
 ) -> None:
     place(tmp_path, "HOME", monkeypatch)
-    Path(name).write_text("[tool\n", encoding="utf-8")
-    with pytest.raises(ParamsError, match=f"{name}: Prefect's settings: expected TOML"):
+    Path(name).write_bytes(content)
+    with pytest.raises(ParamsError, match=f"{name}: Prefect's settings: expected {expected}"):
         check_files()
 
 

@@ -60,6 +60,14 @@ def refused(project: Project) -> str:
     return done.stderr
 
 
+def test_without_a_name_for_git_it_ends_before_it_begins(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    run(team.project.root, "git", "config", "--remove-section", "user")
+    before = team.project.outputs()
+    assert "git: has no name and address for commits and tags" in refused(team.project)
+    assert team.project.outputs() == before
+
+
 def versions(team: Team) -> list[str]:
     return [tag for tag in run(team.bare, "git", "tag").split() if tag.startswith("dataset@")]
 

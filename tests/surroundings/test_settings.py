@@ -24,6 +24,7 @@ FILES = {
     "git, machine": ("etc/gitconfig", "GIT_CONFIG_SYSTEM"),
     "git, account": ("home/gitconfig", "GIT_CONFIG_GLOBAL"),
     "git, project": ("project/.git/config", None),
+    "git, submodules": ("project/.gitmodules", None),
 }
 
 

@@ -60,7 +60,10 @@ def tags(root: Path) -> list[str]:
 def test_without_a_name_for_git_no_tag_is_set(team: Team, tmp_path: Path) -> None:
     run(team.project.root, "git", "config", "--remove-section", "user")
     done = team.project.run("tokenmill", "publish", "tokenizer@v1.0.0", HOME=str(tmp_path))
-    assert done.returncode == 2 and "Git user name and email must be configured" in done.stderr.splitlines()[-1]
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        "tokenmill: error[TM401]: git: has no name and address for commits and tags. Run `git config"
+    )
     assert tags(team.project.root) == []
 
 

@@ -15,7 +15,9 @@ _FIX = "Correct the file, or move it away: without it, Prefect's defaults hold."
 
 
 def check_files() -> None:
-    """Raises ParamsError for a file of settings, or of profiles, that is no TOML or whose tables are no tables."""
+    """Raises ParamsError for a file of settings, or of profiles, that is no TOML or whose tables are no tables, and for a .env that
+    is no UTF-8."""
+    _text(Path(".env"))
     named = None
     for name, section in _SECTIONS.items():
         settings: Any = _tables(Path(name))
@@ -32,13 +34,20 @@ def check_files() -> None:
 def _tables(path: Path) -> dict[str, Any]:
     """The content of a TOML file; nothing if it is missing."""
     try:
-        return tomllib.loads(read(path).decode())
+        return tomllib.loads(_text(path))
+    except ValueError as error:
+        raise ParamsError(path.absolute(), f"Prefect's settings: expected TOML; {error}.", _FIX) from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return read(path).decode()
     except (FileNotFoundError, NotADirectoryError):
-        return {}
+        return ""
     except OSError as error:
         raise ParamsError(path.absolute(), f"Prefect's settings cannot be read: {error.strerror}.", _FIX) from None
-    except ValueError as error:  # of TOML and UTF-8
-        raise ParamsError(path.absolute(), f"Prefect's settings: expected TOML; {error}.", _FIX) from None
+    except UnicodeDecodeError as error:
+        raise ParamsError(path.absolute(), f"Prefect's settings: expected UTF-8; {error}.", _FIX) from None
 
 
 def _table(value: Any, path: Path, key: str) -> dict[str, Any]:

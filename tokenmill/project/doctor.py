@@ -90,11 +90,9 @@ def git_command(folder: Path) -> Diagnosis:
     except TokenmillError as error:
         return Diagnosis("git", "wrong", str(error))
     try:
-        name, _, address = git.git(folder, "var", "GIT_COMMITTER_IDENT").rpartition(">")[0].partition(" <")
-    except TokenmillError:
-        mend = "git config --global user.name NAME; git config --global user.email ADDRESS"
-        return Diagnosis("git", "warning", f"{version}, has no name and address for commits", mend)
-    return Diagnosis("git", "ok", f"{version}, commits as {name} <{address}>")
+        return Diagnosis("git", "ok", f"{version}, commits as {git.identity(folder)}")
+    except TokenmillError as error:
+        return Diagnosis("git", "warning", f"{version}, {error.what.rstrip('.')}", error.fix)
 
 
 def prefect_server() -> Diagnosis:

@@ -185,11 +185,12 @@ def repository(root: Path) -> Iterator[Any]:
                 raise VersionsError(path, f"expected UTF-8; {error}.", "Correct the file.") from None
         raise
     except ValueError as error:
-        *_, (innermost_frame, _line) = walk_tb(error.__traceback__)
-        if innermost_frame.f_globals["__name__"] != "dulwich.config":  # by which DVC reads the settings of git
+        frames = [frame for frame, _line in walk_tb(error.__traceback__)]
+        if frames[-1].f_globals["__name__"] != "dulwich.config":  # by which DVC reads the settings of git
             raise
         git.git(root, "config", "--list")  # whose error has the file and the line
-        raise VersionsError("git", f"its settings cannot be read: {error}.", "Run `git config --list`.") from None
+        path = next(frame.f_locals["path"] for frame in frames if frame.f_code.co_name == "from_path")
+        raise VersionsError(path, f"git's settings cannot be read: {error}.", "Correct the file.") from None
     except (sqlite3.Error, diskcache.Timeout) as error:
         folder = _private_site_cache(root)
         raise VersionsError(

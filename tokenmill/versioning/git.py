@@ -27,6 +27,18 @@ def git(root: Path, *arguments: str) -> str:
     return _output(root, arguments, dict(os.environ))
 
 
+def identity(root: Path) -> str:
+    """The name and address with which git commits and tags, as in `NAME <ADDRESS>`. Raises VersionsError if it has none."""
+    try:
+        return git(root, "var", "GIT_COMMITTER_IDENT").rpartition(">")[0] + ">"
+    except VersionsError:
+        raise VersionsError(
+            "git",
+            "has no name and address for commits and tags.",
+            "Run `git config --global user.name NAME; git config --global user.email ADDRESS`.",
+        ) from None
+
+
 @lru_cache
 def _refuse_other_repository(root: Path, name: str, value: str) -> None:
     """Raises VersionsError if a variable of the environment, such as those of a hook of another repository, makes git take another

@@ -77,6 +77,8 @@ def ready(root: Path, reference: Reference, stage: str | None) -> Publication:
     with noted(wrong):
         _refuse_uncommitted(root)
     with noted(wrong):
+        git.identity(root)
+    with noted(wrong):
         is_tagged = _tagged(root, remote, reference, commit, stage)
     with noted(wrong):
         _refuse_unready(root)

@@ -79,6 +79,7 @@ def refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]]) -> 
         )
     _refuse_foreign_changes(root)
     _refuse_branch_behind_upstream(root)
+    git.identity(root)
     before = _manifest_before(root, limits.publish)
     with _telling_how_to_undo(root):
         return _refresh(build, run_stages, before)
