@@ -31,6 +31,7 @@ from tokenmill.errors import ParamsError
 from tokenmill.features.drop.filter.drop_list import DropLine, DropList
 from tokenmill.features.min_chars.filter import MinChars
 from tokenmill.filters import filters_of
+from tokenmill.layout import PAGE_FILE
 from tokenmill_reader.manifest import read_manifest as read_by_readers
 
 TEXTS = ["", "abc", "a b ", "e\u0301e\u0301", "🙂🙂🙂", "👨\u200d👩\u200d👧", "éééé", "\n\n\n\n", "four and more"]
@@ -148,7 +149,7 @@ def _verdict(project: Project) -> tuple[int, str]:
 
 
 def test_a_build_leaves_short_documents_out_and_verify_judges_them_by_the_recorded_number(project: Project) -> None:
-    project.set(source__min_chars=16)
+    project.set(source__min_chars=16, run__report_page=True)
     project.set_drop("drop.csv")
     (project.root / "drop.csv").write_text("id,reason\na.jsonl-1,asked\n", encoding="utf-8")
     said = project.build().stderr
@@ -161,6 +162,9 @@ def test_a_build_leaves_short_documents_out_and_verify_judges_them_by_the_record
     assert manifest.filters == {"min_chars": 16}
     report = json.loads((project.root / "data/report/report.json").read_text())
     assert (report["documents"], report["documents_dropped"]) == (3, 3)
+    page = (project.root / PAGE_FILE).read_text(encoding="utf-8")
+    for reason, n in manifest.n_dropped.items():
+        assert f'<tr><td>{reason}</td><td>left out by a filter</td><td class="n">{n}</td></tr>' in page
     assert json.loads((project.root / "data/counts/report.json").read_text())["documents"] == 3
     assert "| left out, `min_chars` | 2 documents |" in (tokens / "README.md").read_text()
     assert read_by_readers(tokens).n_dropped == manifest.n_dropped
