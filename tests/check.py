@@ -22,6 +22,14 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("tokenmill", "tokenmill_reader", "flows", "tasks")
 PAGES = ("test_prose", "test_docs", "test_reference", "test_contributing", "test_layout")
 """The tests of what people read, which run with every room."""
+OF_IMPORTS = [
+    f"tests/pipeline/test_code_digest.py::test_a_stage_depends_on_{name}"
+    for name in (
+        "every_room_that_it_imports_and_that_decides_bytes",
+        "what_it_imports_of_the_reader_and_decides_bytes",
+    )
+]
+"""The tests of what stages import, which an import in any room may fail."""
 OF_FOLDERS = {"flows": ("orchestration", "pipeline"), "tasks": ("orchestration", "pipeline"), "terminal": ("cli",)}
 """The rooms of tests that run the code of a folder without importing it."""
 FURTHER_TEST_S_MAX = 45
@@ -123,7 +131,7 @@ def chosen_tests(change: Change, graph: grimp.ImportGraph) -> tuple[list[str], i
         for path in (ROOT / "tests" / folder).rglob("test_*.py")
     ]
     chosen = dict.fromkeys([*(f"tests/{name}.py" for name in PAGES), *sorted(change.files), *sorted(own)])
-    chosen = {file: None for file in chosen if (ROOT / file).is_file()}
+    chosen = {file: None for file in chosen if (ROOT / file).is_file()} | dict.fromkeys(OF_IMPORTS)
     further = [file for file in nearest(change.modules, graph) if file not in chosen]
     if "core" in change.rooms:
         further += [file for file in naming_the_core() if file not in chosen and file not in further]
