@@ -1,8 +1,8 @@
 """Gives random, damaged input to what reads files of others: `python -m tests.fuzz [TARGET …] [--seconds N] [--seed N] [--once]`.
 
-Each try has a seed. A find is anything but a good end or an error of tokenmill's own: another exception, an abort, a try that takes
-more than 10 seconds or 1 GB, or reserves more than 2 GB, and what a target says. Its seed is printed, and its files are kept in
-.tokenmill/fuzz. Exit code 0: there were no finds.
+Each try has a seed. A find is anything but a good end or an error of tokenmill's own: another exception, an abort, a try
+that takes more than 10 seconds or 1 GB, reserves more than 2 GB, or opens a file outside by a link, and what a target says.
+Its seed is printed, and its files are kept in .tokenmill/fuzz. Exit code 0: there were no finds.
 """
 
 import argparse

@@ -1,13 +1,16 @@
 """Random changes to bytes, to numbers in files, and to values of JSON, and random chat templates."""
 
 import io
+import os
 import re
 import struct
 from collections.abc import Sequence
 from copy import deepcopy
+from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_TESTS
 
@@ -18,6 +21,8 @@ _NUMBERS = [-1, 0, 1, 2, 255, 2**16, 2**31, 2**32, 2**63, 2**64, 10**30, -(2**63
 _VALUES = [None, True, [], {}, [[]], [None], {"a": 1}, "\ud800", *_TEXTS, *_NUMBERS]
 _LENGTHS = [struct.pack("<I", n) for n in (0, 1, 2**30, 2**31 - 1, 2**31, 2**32 - 1)]
 _LENGTHS += [struct.pack("<Q", n) for n in (0, 2**31, 2**32, 2**33, 2**40, 2**62, 2**63, 2**64 - 1)]
+ODD_NAMES = [os.fsdecode(b"\xff"), "\x1b]0;x\x07", "a\nFORGED", "\u2028", "\u202ea"]
+"""Names of files that are no UTF-8, command a terminal or forge a line."""
 _PIECES = [b"\n", b'"', b"\\", b"{", b"]", b"\\ud800", b"1e999", b"\xef\xbb\xbf", b"[" * 3000, b"0" * 5000]
 _GRAMMAR = {  # the expansions of each symbol; a branch ends with the first one
     symbol: text.split("; ")
@@ -43,13 +48,31 @@ def changed_bytes(chance: Random, content: bytes) -> bytes:
     for _ in range(chance.choice([1, 1, 1, 2, 4, 16])):
         at, n = chance.randrange(len(found) + 1), chance.choice([1, 1, 2, 4, 8, 64, len(found) // 3])
         there, other = bytes(found[at : at + n]), chance.randrange(len(found) + 1)
-        if chance.random() < 0.2:  # a number, which begins where numbers are put
-            number = chance.choice(_LENGTHS)
-            found[at - at % 4 : at - at % 4 + len(number)] = number
+        if chance.random() < 0.2:  # a number, which begins where numbers are put, often in place of a length
+            number, places = chance.choice(_LENGTHS), _places_of_lengths(found) if chance.random() < 0.5 else []
+            start = chance.choice(places) if places else at - at % 4
+            found[start : start + len(number)] = number
             continue
         new = [chance.randbytes(n), b"", b"\x00" * n, b"\xff" * n, there * 2, there[::-1], found[other : other + n]]
         found[at : at + n] = chance.choice([*new, chance.choice(_PIECES)])
     return bytes(found)
+
+
+def _places_of_lengths(content: bytes | bytearray) -> list[int]:
+    """Where 8 bytes are a number from 1 to four times the length of the content, as most lengths in files are."""
+    words = [np.frombuffer(content[start:], "<u8", (len(content) - start) // 8) for start in (0, 4)]
+    return [
+        8 * i + 4 * k for k in (0, 1) for i in np.flatnonzero((words[k] > 0) & (words[k] <= 4 * len(content))).tolist()
+    ]
+
+
+def put_link(chance: Random, folder: Path, outside: Path) -> None:
+    """Puts a link to a file outside of the folder in place of the file with this name."""
+    target = chance.choice(sorted(path for path in outside.rglob("*") if path.is_file()))
+    path = folder / target.relative_to(outside)
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
 
 
 class _Noted(io.BytesIO):

@@ -4,7 +4,9 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 from contextlib import nullcontext
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,13 +17,16 @@ from tests.builders.object_server import ObjectServer, serving
 from tests.builders.teams import identify, run
 from tests.builders.trained import TOKENIZER
 from tests.conftest import make_project
-from tests.fuzz.changes import change_json, changed_bytes
+from tests.fuzz.changes import ODD_NAMES, change_json, changed_bytes, put_link
 from tests.fuzz.targets import Try
 from tokenmill.features.share.download import download
 from tokenmill.features.share.upload import upload
 from tokenmill.versioning.registry import Reference, fetch_version, find_version
 
 _SECRET = "of nobody else"
+_PROGRAM = b"print('of others')"
+_TAGS = [os.fsdecode(b"a\xff"), "a\u2028b@v1", "tokenizer@v1.0.0!", "tokenizer#prod#1"]
+_MANY_BYTES = 1 << 26
 _NAMES = (
     "../x",
     "/x",
@@ -45,6 +50,8 @@ def uploads(base: Path) -> Try:
     (base / "place").mkdir()
     there = Path(upload(project.root, str(base / "place")).url)
     published = {path.relative_to(there): path.read_bytes() for path in there.rglob("*") if path.is_file()}
+    shutil.copytree(there, outside := base / "outside")
+    (outside / "tokens/manifest.json").unlink()  # it is read first, and has the digest that the folder's name says
 
     def attempt(chance: Random, folder: Path) -> None:
         shutil.copytree(there, place := folder / there.name)
@@ -61,6 +68,10 @@ def uploads(base: Path) -> Try:
         if chance.random() < 0.2:
             changed = place / chance.choice(sorted(published))
             changed.write_bytes(changed_bytes(chance, changed.read_bytes()))
+        if chance.random() < 0.1:
+            put_link(chance, place, outside)
+        if chance.random() < 0.1:
+            (place / chance.choice(["", "tokens"]) / chance.choice(ODD_NAMES)).write_text("")
         try:
             download(str(place), folder / "there")
         finally:
@@ -90,13 +101,22 @@ def repositories(base: Path) -> Try:
 
     TOKENIZER.save(base / "tokenizer")
     listed = [{"md5": put(path.read_bytes()), "relpath": path.name} for path in sorted((base / "tokenizer").iterdir())]
-    out = {"md5": put(json.dumps(listed).encode(), ".dir"), "hash": "md5", "path": "tokenizer"}
+    listed += [{"md5": put(_PROGRAM), "relpath": name} for name in ("conform.py", "x.py", ".config/x.json")]
+
+    def entry_of(files: list[dict[str, str]]) -> dict[str, str]:
+        files = sorted(files, key=itemgetter("relpath"))
+        return {"md5": put(json.dumps(files).encode(), ".dir"), "hash": "md5", "path": "tokenizer"}
+
+    out = entry_of(listed)
+    odd_outs = [entry_of([*listed, {"md5": put(b""), "relpath": f"{name}.txt"}]) for name in ODD_NAMES]
     stage = {"cmd": f"touch {base}/ran", "outs": ["tokenizer"]}
     documents: dict[str, Any] = {
         "dvc.yaml": {"artifacts": {"tokenizer": {"path": "tokenizer", "type": "model"}}, "stages": {}},
         "tokenizer.dvc": {"outs": [out]},
         "dvc.lock": {"schema": "2.0", "stages": {}},
     }
+    (base / "aws").write_text(f"[profile x]\nregion = x\ncredential_process = touch {base}/ran\n")
+    profile = [f"configpath = {base}/aws", "profile = x", "endpointurl = http://127.0.0.1:9"]
     here = [str(secret.parent), f"file://{secret.parent}", "s3://bucket/x", "../secret", f"touch {base}/ran"]
     more: list[dict[str, Any]] = [
         {"deps": [{"path": str(secret.parent)}], "frozen": True},
@@ -114,6 +134,8 @@ def repositories(base: Path) -> Try:
         for name, document in documents.items():
             changed = json.loads(json.dumps(document))
             if name == "tokenizer.dvc" or chance.random() < 0.3:
+                if chance.random() < 0.1:
+                    changed["outs"] = [dict(chance.choice(odd_outs))]
                 for entry in chance.sample(more, chance.choice([0, 1, 2, 3])):
                     changed |= json.loads(json.dumps(entry))
                 if chance.random() < 0.7:
@@ -124,16 +146,23 @@ def repositories(base: Path) -> Try:
             key = chance.choice(
                 ["url", "credentialpath", "password", "ask_password", "type", "remote", "shared", "configpath"]
             )
-            settings.insert(chance.randrange(len(settings) + 1), f"{key} = {chance.choice(here)}")
+            settings.insert(chance.randrange(1, len(settings) + 1), f"{key} = {chance.choice(here)}")
+        if chance.random() < 0.1:
+            settings[3:] = ["url = s3://bucket/x", *chance.sample(profile, chance.choice([2, 3]))]
         (root / ".dvc/config").write_text("\n".join(settings))
+        if chance.random() < 0.1:
+            (root / f"{chance.choice(ODD_NAMES)}.dvc").write_text("{}")
         run(root, "git", "add", "-fA")
         run(root, "git", "commit", "-q", "-m", "Change")
         run(root, "git", "tag", "-a", "tokenizer@v1.0.0", "-m", "v1.0.0")
+        if chance.random() < 0.1:
+            run(root, "git", "tag", chance.choice(_TAGS))
         try:
             fetch_version(find_version(str(root), Reference("tokenizer", "v1.0.0"), folder), folder / "there")
         finally:
             assert not (base / "ran").exists(), "a command of the repository ran"
             found = [path for path in (folder / "there").rglob("*") if path.is_file()]
+            assert not any(path.read_bytes() == _PROGRAM for path in found), "a program of the repository was kept"
             assert not any(path.read_text(errors="replace") == _SECRET for path in found), (
                 "a file of this machine was fetched"
             )
@@ -152,8 +181,11 @@ def caches(base: Path) -> Try:
     outside = base / "outside"
     outside.write_text(_SECRET)
 
-    def items(url: str, cache: Path, format: str) -> None:
-        found = [one.tolist() for one in tokenmill.open(url, cache=cache, format=format)]
+    def items(url: str, cache: Path, format: str, server: ObjectServer | None = None, n_more: int = 0) -> None:
+        opened = tokenmill.open(url, cache=cache, format=format)
+        if server is not None:
+            server.faults.n_more = n_more
+        found = [one.tolist() for one in opened]
         assert found == expected, f"other items: {found!r:.200}"
 
     def attempt(chance: Random, folder: Path) -> None:
@@ -164,14 +196,23 @@ def caches(base: Path) -> Try:
                 name = chance.choice(sorted(path for path in (folder / digest).rglob("*") if path.is_file()))
                 if chance.random() < 0.7:
                     name.write_bytes(changed_bytes(chance, name.read_bytes()))
-                server.faults.n_more = chance.choice([0, 0, 1, 10**6])
-                items(f"{server.url}/{digest}", cache, format)
+                n_more = chance.choice([0, 0, 1, _MANY_BYTES])
+                server.faults.n_more = n_more if chance.random() < 0.3 else 0
+                try:
+                    items(f"{server.url}/{digest}", cache, format, server, n_more)
+                finally:
+                    del server.sent[f"{digest}/tokens/manifest.json"]  # nobody knows how large it is
+                    assert max(server.sent.values(), default=0) < _MANY_BYTES, "all was taken that the server sent"
                 return
             items(f"file://{folder / digest}", cache, format)
             for path in chance.sample(kept := sorted(cache.rglob("*")), chance.choice([1, 1, 2, min(4, len(kept))])):
                 _put_elsewhere(chance, path, outside)
             items(f"file://{folder / digest}", cache, format)
         assert outside.read_text() == _SECRET, "a file outside of the cache was written"
+        for path in (cache / digest, *(path for path in (cache / digest).iterdir() if path.is_dir())):
+            facts = path.lstat()
+            is_own = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o077
+            assert is_own, f"the folder {path} may be written into by others, and was used"
 
     return attempt
 
@@ -181,13 +222,16 @@ def _put_elsewhere(chance: Random, path: Path, outside: Path) -> None:
     if not os.path.lexists(path):
         return
     content = path.read_bytes() if path.is_file() else b""
-    match chance.choice(["bytes", "bytes", "mode", "link", "fifo", "folder", "partial", "gone"]):
+    match chance.choice(["bytes", "bytes", "mode", "owner", "link", "fifo", "folder", "partial", "gone"]):
         case "bytes" if path.is_file():
             path.chmod(0o644)
             path.write_bytes(changed_bytes(chance, content))
             return
         case "mode":
             path.chmod(chance.choice([0o777, 0o666, 0o700]))
+            return
+        case "owner" if os.geteuid() == 0:
+            os.chown(path, 1, 1)
             return
         case "partial":
             path.with_name(f"{path.name}.partial").write_bytes(content)

@@ -6,10 +6,11 @@ import gzip
 import io
 import json
 import lzma
+import re
 import shutil
 import struct
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from copy import deepcopy
 from pathlib import Path
 from random import Random
@@ -21,19 +22,19 @@ import pyarrow.parquet as pq
 import zstandard
 
 import tokenmill
-from tests.builders import in_process
 from tests.builders.chats import DOCUMENTS, VARIABLES, a_conversation, canonical, tokenizer
 from tests.builders.gguf import FIELDS, Field, gguf_file
 from tests.builders.pieces import PIECES, PLAIN
 from tests.builders.shards import records
 from tests.conftest import make_project
-from tests.fuzz.changes import change_json, changed_bytes, parquet_numbers, template, with_number
+from tests.fuzz.changes import ODD_NAMES, change_json, changed_bytes, parquet_numbers, put_link, template, with_number
+from tests.fuzz.commands import run_command, run_conform, run_reader
 from tokenmill import Tokenizer
 from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text
 from tokenmill.chat.rendering import ChatSettings
 from tokenmill.config.sources import Conversations, Reading
-from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.limits import VALUE_BYTES_MAX, Limits
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.corpus.units import cut
 from tokenmill.dataset.manifest import Manifest
@@ -42,11 +43,16 @@ from tokenmill.features.convert.convert import FORMATS, convert
 from tokenmill.features.convert.formats.gguf import ARRAY, BOOL, FLOAT32, INT32, STRING, UINT32
 from tokenmill.features.convert.formats.pieces import document_of as character_document
 from tokenmill.features.view.dataset_view import Asked, DatasetView
+from tokenmill.storage.atomic import sha256_directory
 from tokenmill.storage.file_facts import Digests
+from tokenmill.storage.followed import refuse_links
+from tokenmill.tokenizer.folder_copy import copy_folder
 from tokenmill.tokenizer.formats.tiktoken_file import read_ranks
 
+_TEMPLATES = ("chat_template.jinja", "additional_chat_templates/a.jinja")
 _GGUF_KEYS = ["ggml.add_space_prefix", "ggml.bos_token_id", "chat_template", "x"]
 
+_INDEX = "tables/documents.parquet"
 Try = Callable[[Random, Path], None]
 _TEXT = "the cat sat 0123 <s> naïve café 東京 🙂\r\n\u2028 </s>"
 _PACKERS = {".gz": gzip.compress, ".zst": zstandard.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
@@ -71,11 +77,14 @@ def readers(base: Path) -> Try:
         for compression in ("uncompressed", "lz4", "zstd"):
             feather.write_feather(one, file := io.BytesIO(), compression=compression, chunksize=25)
             made["a.arrow"].append(file.getvalue())
+    long = {column: _long_values(column) for column in rows[0]}
 
     def attempt(chance: Random, folder: Path) -> None:
         name = chance.choice([*made, *["a.parquet", "a.arrow"] * 4])  # whose numbers are many
         suffix = Path(name).suffix
-        if suffix in _PACKERS and chance.random() < 0.5:  # what is inside is changed, and not the compressed bytes
+        if chance.random() < 0.002:
+            name, content = "a.jsonl.zst", long[chance.choice([*long])]
+        elif suffix in _PACKERS and chance.random() < 0.5:  # what is inside is changed, and not the compressed bytes
             content = _PACKERS[suffix](changed_bytes(chance, plain[name.removesuffix(suffix)]))
         else:
             content = chance.choice(made[name])
@@ -86,16 +95,29 @@ def readers(base: Path) -> Try:
             else:
                 content = changed_bytes(chance, content)
         (folder / name).write_bytes(content)
-        columns = "text", chance.choice(["id", "n", None]), chance.choice(["\n", " sat", None])
+        kept = chance.choice([(), (), (), ("id", "n")])
+        columns = "text", None if kept else chance.choice(["id", "n", None]), chance.choice(["\n", " sat", None])
         conversations = chance.choice([None, None, Conversations("messages", None, None)])
         on_bad = chance.choice([None, lambda bad: None])
-        (shard,) = find_shards(folder, name)
+        if chance.random() < 0.02:
+            (folder / name).rename(folder / (chance.choice(ODD_NAMES) + name))
+        (shard,) = find_shards(folder, "*")
         (unit,) = cut([shard], Digests(folder / "facts"), 0, 1 << 30, 1).units
         part, limits = unit.pieces[0].part, Limits(1 << 22, 1 << 24, 1 << 16)
-        for batch in read_batches(shard, Reading(*columns, conversations), part, on_bad, limits):
+        for batch in read_batches(shard, Reading(*columns, conversations, kept), part, on_bad, limits):
             batch.texts.validate(full=True)
+            values = batch.messages.to_pylist() if kept and batch.messages is not None else []
+            assert all(len(value) <= 12 * VALUE_BYTES_MAX for value in values if value), "a value is too long"
 
     return attempt
+
+
+def _long_values(column: str) -> bytes:
+    """Some kB of JSON lines, packed, with a value of 1 MB in each of 1,500 rows."""
+    row = {"id": "x", "text": "x", "n": 1, "messages": [_turn(1)]}
+    line = (json.dumps(row | {column: "a b " * 250_000}) + "\n").encode()
+    packer = zstandard.ZstdCompressor().compressobj()
+    return b"".join([packer.compress(line) for _ in range(1_500)] + [packer.flush()])
 
 
 def _turn(i: int) -> dict[str, str]:
@@ -106,8 +128,12 @@ def datasets(base: Path) -> Try:
     """Copies of a dataset, each with a file that is changed: often the manifest, whose digest is then made right."""
     project = make_project(base / "project")
     project.set(encode__formats=["parquet", "arrow"], encode__end_of_document="<|endoftext|>")
+    project.set(encode__splits={"train": 0.7, "validation": 0.3}, encode__pack={"length": 16, "mode": "best_fit"})
     project.build()
     data = project.root / "data"
+    pq.write_table(pq.read_table(data / _INDEX), small_groups := io.BytesIO(), row_group_size=2)
+    index = small_groups.getvalue()
+    in_footer = [place for place in parquet_numbers(index) if place[2] == len(index) - 8]
     parts = ("tokens", "tables", "tokenizer", "quarantine")
     names = sorted(one.relative_to(data) for part in parts for one in (data / part).rglob("*") if one.is_file())
 
@@ -115,35 +141,45 @@ def datasets(base: Path) -> Try:
         for part in parts:
             shutil.copytree(data / part, folder / part)
         path = folder / (Path("tokens/manifest.json") if chance.random() < 0.5 else chance.choice(names))
-        if path.suffix == ".json" and chance.random() < 0.8:
-            change_json(chance, document := json.loads(path.read_bytes()))
+        if chance.random() < 0.2:
+            number = chance.getrandbits(chance.choice([3, 4, 64]))
+            (folder / _INDEX).write_bytes(with_number(index, chance.choice(in_footer), number))
+        elif path.suffix == ".json" and chance.random() < 0.8:
+            text = json.dumps(json.loads(path.read_bytes()))
+            if chance.random() < 0.2 and (names_there := re.findall('"name": ("[^"]+")', text)):
+                odd = json.dumps(chance.choice([*ODD_NAMES, "\0"]))
+                text = text.replace(f'"name": {chance.choice(names_there)}', f'"name": {odd}')
+            change_json(chance, document := json.loads(text))
             with suppress(ValueError, TypeError, KeyError):  # the file is no manifest, or none any more
                 document["digest"] = Manifest.model_validate(document).own_digest()
             path.write_text(json.dumps(document))
         else:
             path.write_bytes(changed_bytes(chance, path.read_bytes()))
+        if chance.random() < 0.1:
+            (folder / "tokens" / chance.choice(ODD_NAMES)).write_text("")
+        if chance.random() < 0.05:
+            run_conform(chance, shutil.copytree(data / "tokenizer", folder / "conform"))
+        run_reader(folder, "check", "tokens")
+        run_reader(folder, "info", "tokens")
         for words in (["info"], ["verify"], ["locate", "--token", "5"], ["locate", "--id", "a.jsonl-1"]):
-            _run(folder, words[0], "tokens", *words[1:])
+            run_command(folder, words[0], "tokens", *words[1:])
         with suppress(TokenmillError):
-            _look(DatasetView(folder / "tokens"), chance.choice(["id", "text", "token"]))
-        opened = tokenmill.open(folder / "tokens", format=chance.choice(["parquet", "arrow", None]))
+            _look(chance, DatasetView(folder / "tokens"))
+        opened = tokenmill.open(folder / "tokens", "train", format=chance.choice(["parquet", "arrow", None]))
         for i in range(min(len(opened), 10)):
             opened[i]
 
     return attempt
 
 
-def _look(view: DatasetView, by: str) -> None:
-    """Asks for all that the page of view shows. `by`: the kind of search."""
-    asked = Asked({"text": "the", "by": by, "q": "a.jsonl-1" if by == "id" else "the", "order": "count"})
-    for name in ("info", "items", "item", "search", "vocabulary", "encode"):
+def _look(chance: Random, view: DatasetView) -> None:
+    """Asks for all that the page of view shows."""
+    by, order = chance.choice(["id", "text", "token"]), chance.choice([{}, {"order": "shortest"}, {"order": "count"}])
+    question = Asked({"text": "the", "by": by, "q": "a.jsonl-1" if by == "id" else "the", **order})
+    question |= {"set": str(chance.randrange(3)), "i": str(chance.randrange(3))}
+    for name in ("info", "items", "item", "links", "search", "vocabulary", "encode"):
         with suppress(TokenmillError, OSError, ValueError):
-            getattr(view, name)(asked)
-
-
-def _run(folder: Path, *arguments: str) -> None:
-    said = in_process.tokenmill(folder, *arguments)
-    assert said.returncode in (0, 1, 2), said.stderr
+            getattr(view, name)(question)
 
 
 def tokenizers(base: Path) -> Try:
@@ -172,6 +208,11 @@ def tokenizers(base: Path) -> Try:
         "special_tokens_map.json": {"eos_token": {"content": "</s>"}, "additional_special_tokens": ["<x>"]},
         "added_tokens.json": {"<y>": 9000},
     }
+    outside = base / "outside"
+    files = {name: json.dumps(value) for name, value in beside.items()}
+    for name, text in {**files, "tokenizer.json": shapes[0], **dict.fromkeys(_TEMPLATES, "{{ messages }}")}.items():
+        (outside / name).parent.mkdir(parents=True, exist_ok=True)
+        (outside / name).write_text(text)
 
     def attempt(chance: Random, folder: Path) -> None:
         content, path, pattern = chance.choice(shapes), folder / "tokenizer.json", None
@@ -191,13 +232,24 @@ def tokenizers(base: Path) -> Try:
             for name, value in beside.items():
                 change_json(chance, changed := deepcopy(value))
                 (folder / name).write_text(json.dumps(changed))
+            if chance.random() < 0.3:
+                put_link(chance, folder, outside)
+            if chance.random() < 0.1:
+                (folder / f"{chance.choice(ODD_NAMES)}.txt").write_text("")
+            with suppress(TokenmillError):
+                convert(folder, folder / "converted")
+            with suppress(TokenmillError):
+                copy_folder(folder, folder / "copy")
+            with suppress(TokenmillError):
+                refuse_links(folder)
+                sha256_directory(folder)
         loaded = Tokenizer.load(path, pattern)
         special = chance.choice(["as_text", "allow"])
         ids = loaded.encode_batch([_TEXT, "", "the cat " * 99], threads=1, special=special)
         loaded.decode_batch(ids, threads=1)
         loaded.save(folder / "saved")
         assert Tokenizer.load(folder / "saved").digest == loaded.digest
-        _run(folder, "check", str(path), *(["--pattern", pattern] if pattern else []))
+        run_command(folder, "check", str(path), *(["--pattern", pattern] if pattern else []))
 
     return attempt
 
@@ -268,12 +320,20 @@ def templates(base: Path) -> Try:
             known = chance.choice(shipped)
             at = known.find("{", chance.randrange(len(known)))
             text = known[:at] + text + known[at:]
-        (folder / "chat.jinja").write_text(text)
         conversations = [canonical(*a_conversation(chance, tools=True, thinking=True)) for _ in range(3)]
+        if is_long := chance.random() < 0.02:  # it writes 1 MB for each of many conversations
+            text, conversations = "{{ 'a b ' * 250000 }}" + text, conversations * 500
+        (folder / "chat.jinja").write_text(text)
         mask = chance.choice(["assistant", "last", "all"])
         encoder = ChatEncoder(
             tokenizer(chance.choice(["plain", "nfc", "metaspace"])), ChatSettings(text, mask, VARIABLES), "chat.jinja"
         )
-        encoder.encode_batch(pa.array(conversations, pa.large_string()))
+        encoder.hold_to(limits := Limits(1 << 22, 1 << 24))
+        asked = encoder.ask(pa.array(conversations, pa.large_string()), limits.rendering_bytes_max)
+        with closing(asked):
+            for encoded in encoder.encode(asked):
+                assert all(len(one.as_py()) <= 1 << 23 for one in encoded.texts)
+                if is_long:
+                    break
 
     return attempt

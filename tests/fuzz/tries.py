@@ -5,10 +5,12 @@ import os
 import re
 import resource
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from tests.fuzz.places import caches, repositories, uploads
 from tests.fuzz.targets import Try, conversions, datasets, readers, templates, tokenizers
@@ -33,6 +35,7 @@ def run_tries(name: str, seed: int, seconds: float, once: bool, base: Path) -> N
     shutil.rmtree(prepared, ignore_errors=True)
     prepared.mkdir()
     attempt = TARGETS[name](prepared)
+    opened = _opened_in(prepared / "outside")
     resource.setrlimit(resource.RLIMIT_AS, (_used("VmSize") + _ADDRESS_BYTES_MAX,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if not (end := base / "end").exists():
@@ -47,14 +50,32 @@ def run_tries(name: str, seed: int, seconds: float, once: bool, base: Path) -> N
         faulthandler.dump_traceback_later(_HANG_S, exit=True)
         try:
             attempt(Random(f"{name} {seed}"), folder)
-        except TokenmillError:
+        except TokenmillError as error:
+            assert "alloc of size" not in str(error), "a length was not checked before memory was reserved for it"
             with (base / "refused").open("a") as refused:
                 refused.write("x")
         faulthandler.cancel_dump_traceback_later()
+        assert not opened, f"{opened[0]} leads out of its folder, and was opened"
         assert _used("VmHWM") - before < _MEMORY_BYTES_MAX, f"{_used('VmHWM') - before:,} bytes"
         if once or time.monotonic() > end_s:
             return
         seed += 1
+
+
+def _opened_in(folder: Path) -> list[str]:
+    """Notes from now on which files of a folder this process opens, by whatever links."""
+    opened: list[str] = []
+
+    def note(event: str, arguments: tuple[Any, ...]) -> None:
+        if (
+            event == "open"
+            and isinstance(arguments[0], str)
+            and os.path.realpath(arguments[0]).startswith(f"{folder}/")
+        ):
+            opened.append(arguments[0])
+
+    sys.addaudithook(note)
+    return opened
 
 
 def _used(what: str) -> int:
