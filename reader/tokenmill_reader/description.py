@@ -119,8 +119,9 @@ def _chat(chat: Chat, n_tokens: int) -> dict[str, Any]:
 
 def lines_of(description: dict[str, Any]) -> list[str]:
     """The result of `info` as lines for a terminal."""
-    origin = description["tokenizer_origin"]
-    version = f" ({origin['name'] or origin['source']} {origin['version'] or ''})".replace(" )", ")") if origin else ""
+    origin = description["tokenizer_origin"] or {}
+    words = " ".join(filter(None, (origin.get("name") or origin.get("source"), origin.get("version"))))
+    version = f" ({words})" if words else ""
     per_token = (
         ""
         if description["bytes_per_token"] is None

@@ -29,6 +29,8 @@ READ_VERSIONS = range(3, FORMAT_VERSION + 1)
 
 _MADE_AGAIN = "Delete the dataset's folder and run `tokenmill build`, or copy the dataset again."
 _SHOWN_CHARACTERS_MAX = 60
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ID_TYPES = ("uint16", "uint32")
 
 Convert = Callable[[Any, str], Any]
 """Turns a value at a place, such as `shards.3.n_bytes`, into the value of a field. Raises `WrongValueError`."""
@@ -416,7 +418,7 @@ def _dict_of(convert: Convert) -> Convert:
 
     def converted(value: Any, place: str) -> dict[str, Any]:
         _expect("an object", value, place, dict)
-        return {name: convert(one, f"{place}.{name}") for name, one in value.items()}
+        return {_text(name, place): convert(one, f"{place}.{name}") for name, one in value.items()}
 
     return converted
 
@@ -431,7 +433,16 @@ def _number(value: Any, place: str) -> float:
 
 
 def _text(value: Any, place: str) -> str:
-    return str(_expect("a string", value, place, str))
+    text = str(_expect("a string", value, place, str))
+    if not text.isascii() and _SURROGATE.search(text):
+        raise WrongValueError(place, f"expected text; found a lone surrogate in {ascii(text)[:_SHOWN_CHARACTERS_MAX]}.")
+    return text
+
+
+def _id_type(value: Any, place: str) -> str:
+    if value not in _ID_TYPES:
+        raise WrongValueError(place, f"expected {' or '.join(_ID_TYPES)}; found {value!r:.60}.")
+    return str(value)
 
 
 def _flag(value: Any, place: str) -> bool:
@@ -495,6 +506,7 @@ _MANIFEST = _record(
     },
     {
         "tokenizer_origin": _optional(_dict_of(_optional(_clean))),
+        "id_type": _id_type,
         "chat": _optional(_CHAT),
         "inputs": _list_of(_record(InputFile, {"source": _none})),
         "shards": _list_of(_record(DocumentsFile, {"tokens_sha256": _none})),

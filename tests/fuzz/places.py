@@ -146,7 +146,7 @@ def repositories(base: Path) -> Try:
             key = chance.choice(
                 ["url", "credentialpath", "password", "ask_password", "type", "remote", "shared", "configpath"]
             )
-            settings.insert(chance.randrange(1, len(settings) + 1), f"{key} = {chance.choice(here)}")
+            settings.insert(chance.randrange(len(settings) + 1), f"{key} = {chance.choice(here)}")
         if chance.random() < 0.1:
             settings[3:] = ["url = s3://bucket/x", *chance.sample(profile, chance.choice([2, 3]))]
         (root / ".dvc/config").write_text("\n".join(settings))

@@ -102,6 +102,8 @@ def _message(file: BoundedFile, start: int, body: int) -> _Message:
     data = data[8:] if data[:4] == b"\xff\xff\xff\xff" else data[4:]
     root = _root(data, 0)
     kind = _number(data, root, 1, "<B")
+    if (n_body := _number(data, root, 3, "<q")) > file.n_bytes - body:
+        raise ValueError(f"{n_body:,} bytes of it are behind the end of the file")
     header = _table(data, root, 2) if kind in (_DICTIONARY, _BATCH) else 0
     return _Message(data, _number(data, root, 0, "<h"), kind, header, body)
 

@@ -86,7 +86,7 @@ class Manifest(Record):
         default=[], description="the files of data/tokenizer; empty up to format 9"
     )
     params_digest: str = Field(description="over the parameters that the dataset's bytes depend on")
-    id_type: str = Field(description="uint16 or uint32")
+    id_type: str = Field(pattern="^uint(16|32)$", description="uint16 or uint32")
     id_max: int = Field(description="largest id of the tokenizer")
     begin_of_document_id: int | None = Field(default=None, description="the id that begins each document")
     end_of_document_id: int | None

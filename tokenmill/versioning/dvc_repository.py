@@ -118,7 +118,7 @@ def _settings_error(root: Path, error: Exception) -> VersionsError:
         for name in ("config", "config.local"):
             try:
                 Config.validate(Config.load_file(str(Path(folder, name))))
-            except ConfigError as found:
+            except (ConfigError, TypeError) as found:  # TypeError: a key before the first section
                 return VersionsError(Path(folder, name), f"DVC's settings: {innermost(found)}.", "Correct the file.")
             except OSError:
                 continue
@@ -184,9 +184,12 @@ def repository(root: Path) -> Iterator[Any]:
             except ValueError as error:
                 raise VersionsError(path, f"expected UTF-8; {error}.", "Correct the file.") from None
         raise
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         frames = [frame for frame, _line in walk_tb(error.__traceback__)]
-        if frames[-1].f_globals["__name__"] != "dulwich.config":  # by which DVC reads the settings of git
+        module = frames[-1].f_globals["__name__"]
+        if module == "dvc.config":
+            raise _settings_error(root, error) from error
+        if module != "dulwich.config":  # by which DVC reads the settings of git
             raise
         git.git(root, "config", "--list")  # whose error has the file and the line
         path = next(frame.f_locals["path"] for frame in frames if frame.f_code.co_name == "from_path")

@@ -99,7 +99,11 @@ def stores_of(repository: str, tree: Tree, place: str) -> list[Store]:
             for name in (_CONFIG, _LOCAL):
                 if (text := tree.text(name)) is not None:
                     (above / name).write_text(text, encoding="utf-8")
-        config = Config(str(above / ".dvc"), validate=False)
+        try:
+            config = Config(str(above / ".dvc"), validate=False)
+        except TypeError:
+            what = ".dvc/config has a key before its first section; expected sections, such as [core]."
+            raise VersionsError(place, what, "Correct it there, or take another version.") from None
         theirs, local = config.read("repo"), config.read("local")
         own = {level: config.read(level) for level in ("system", "global")}
     is_local_tracked = root is None or bool(git.git(root, "ls-files", "--", _LOCAL))

@@ -38,8 +38,8 @@ def download(folder: str, directory: Path) -> Manifest:
     if `directory` is not empty, StorageError and PassingError.
     """
     check_free(directory)
+    listed = anywhere.list_files(folder)  # refuses links, also of the manifest
     manifest = manifest_of(folder)
-    listed = anywhere.list_files(folder)
     wanted = _wanted(folder, manifest, listed)
     with (
         write_directory(directory) as partial,

@@ -115,7 +115,7 @@ def main() -> None:
         answer: Any
         try:
             status, answer = 200, getattr(view, name)(Asked(question))
-        except (TokenmillError, OSError, ValueError) as error:
+        except (TokenmillError, OSError, ValueError, LookupError) as error:
             status, answer = 400, {"error": as_shown(str(error).split("\n"))}
         _put(answers, [status, answer])
 

@@ -138,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     try:
         subject = subject_of(Path(__file__).parent)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         parser.error(as_shown(f"golden.json and card.json are needed beside this file: {error}"))
     results = compare(subject, asked.names or list(CONSUMERS), Path(__file__))
     if asked.json:
