@@ -95,16 +95,6 @@ _LASTING = (
         "an object below it has a name with an empty part (`//`), `.` or `..`, which the client cannot name.",
         "Rename the object, or narrow the glob to another folder.",
     ),
-    _Lasting(
-        "InvalidCertificate",
-        "the server's certificate is not trusted on {host}.",
-        "Name a file with its authority's certificate in SSL_CERT_FILE.",
-    ),
-    _Lasting(
-        "^NotSupportedError:|no range",
-        "the server does not answer requests for a range of bytes.",
-        "Download the dataset, or serve it by one that does.",
-    ),
     _Lasting("MissingAccount", "no storage account is named.", "Set AZURE_STORAGE_ACCOUNT_NAME."),
 )
 
@@ -119,14 +109,35 @@ def storage_error(url: str, error: Exception) -> StorageError:
     status, message = _answer(text)
     why = next((words for word, words in _PASSING_WORDS.items() if word in text), None)
     if status >= 500 or status in _PASSING_STATUS or (not status and why):
-        return OutageError(
-            url,
-            f"the storage cannot be reached now ({message or why}).",
-            f"Check the network and, for {url.partition('/')[0]}//, the endpoint; then run the command again: what is "
-            "finished is kept.",
-        )
+        return outage(url, message or str(why))
     return StorageError(
         url, f"the storage refuses the request ({message or type(error).__name__}).", "Check the URL and the endpoint."
+    )
+
+
+def outage(url: str, why: str) -> OutageError:
+    """The error for a storage that does not answer now."""
+    return OutageError(
+        url,
+        f"the storage cannot be reached now ({why}).",
+        f"Check the network and, for {url.partition('/')[0]}//, the endpoint; then run the command again: what is "
+        "finished is kept.",
+    )
+
+
+def no_ranges(url: str) -> StorageError:
+    """The error for a server that sends whole files alone."""
+    return StorageError(
+        url, "the server does not answer requests for a range of bytes.", "Serve the dataset by one that does."
+    )
+
+
+def not_trusted(url: str) -> StorageError:
+    """The error for a server with a certificate that this machine does not know."""
+    return StorageError(
+        url,
+        f"the server's certificate is not trusted on {gethostname()}.",
+        "Name a file with its authority's certificate in SSL_CERT_FILE.",
     )
 
 
@@ -137,6 +148,10 @@ def lasting_error(url: str, error: Exception) -> StorageError | None:
     scheme = url.partition("/")[0]
     if _NO_CREDENTIALS.search(text):
         return no_credentials(url)
+    if "InvalidCertificate" in text:
+        return not_trusted(url)
+    if kind == "NotSupportedError":
+        return no_ranges(url)
     for lasting in _LASTING:
         if re.search(lasting.pattern, f"{kind}: {text}"):
             words = {

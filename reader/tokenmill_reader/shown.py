@@ -27,7 +27,7 @@ _TOKEN = re.compile(
     r"|(hooks\.slack\.com/services/)[\w/]+)"
 )
 """Tokens in the forms of GitHub, Hugging Face, GitLab and Slack, wherever they stand. A folder may be named hf_datasets."""
-_WITH_A_NAME = re.compile(rf"(?:{_MARK}|&|%26)[a-z_][\w.~%-]*(=|%3d)", re.IGNORECASE)
+_WITH_A_NAME = re.compile(rf"(?:{_MARK}|&|%26)[a-z_](?:(?!%3f|%23|%3b|%26|%3d)[\w.~%-])*(=|%3d)", re.IGNORECASE)
 
 
 def as_shown(lines: str | Iterable[str]) -> str:
@@ -66,7 +66,7 @@ def _without_query(url: re.Match[str]) -> str:
     if url[2] is None:
         return url[0]
     mark, query = url[2], url[2] + url[3]
-    if not _WITH_A_NAME.search(query) and (mark != "?" or _has_scheme(url, "s3", "gs", "az", "hf", "file")):
+    if not _WITH_A_NAME.search(query) and ("?" not in query or _has_scheme(url, "s3", "gs", "az", "hf", "file")):
         return url[0]  # a link to a section, or a glob, in which ? is any character
     return f"{url[0].removesuffix(query)}{mark}***"
 

@@ -164,7 +164,7 @@ def test_a_build_leaves_short_documents_out_and_verify_judges_them_by_the_record
     assert (report["documents"], report["documents_dropped"]) == (3, 3)
     page = (project.root / PAGE_FILE).read_text(encoding="utf-8")
     for reason, n in manifest.n_dropped.items():
-        assert f'<tr><td>{reason}</td><td>left out by a filter</td><td class="n">{n}</td></tr>' in page
+        assert f'<tr><td>{reason}</td><td>by a filter</td><td class="n">{n}</td></tr>' in page
     assert json.loads((project.root / "data/counts/report.json").read_text())["documents"] == 3
     assert "| left out, `min_chars` | 2 documents |" in (tokens / "README.md").read_text()
     assert read_by_readers(tokens).n_dropped == manifest.n_dropped

@@ -69,6 +69,14 @@ def test_broken_settings_in_the_working_directory_are_named(
         check_files()
 
 
+def test_a_virtual_environment_named_env_is_no_file_of_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place(tmp_path, "HOME", monkeypatch)
+    Path(".env").mkdir()
+    check_files()
+
+
 def test_a_build_ends_with_the_name_of_the_file(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.set(run__engine="threads")
     path = project.root / "home/profiles.toml"

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 import traceback
 from pathlib import Path
 
@@ -34,6 +35,7 @@ URLS = [
     f"az://container/x?sv=1&sig={SECRET}",
     f"ssh://user%3A{SECRET}@127.0.0.1:9/x",
     f"http://127.0.0.1:9/x.git;token={SECRET}",
+    f"http://127.0.0.1:9/x.git;a?{SECRET}",
     f"http://127.0.0.1:9/x.git%3Ftoken%3D{SECRET}",
 ]
 
@@ -41,6 +43,13 @@ URLS = [
 def test_what_only_looks_like_a_password_stays() -> None:
     text = '["http://host:80","a@b"] ssh://git@host:22/x http://host:80/a@b https://$USER:$WORD@host s3://a/?.b http://h/a%3Fb;c;'
     assert without_passwords(text) == text
+
+
+@pytest.mark.parametrize("part", ["https://", "%26a", "%3fa", ";a", "?", "https://u:", "&a=", "%3", "a@"])
+def test_a_long_text_takes_a_moment(part: str) -> None:
+    began_s = time.process_time()
+    without_passwords(f"http://x?{part * 50_000}")
+    assert time.process_time() - began_s < 10  # minutes, where each part is compared with all behind it
 
 
 @pytest.mark.parametrize(

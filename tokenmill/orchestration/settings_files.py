@@ -17,7 +17,8 @@ _FIX = "Correct the file, or move it away: without it, Prefect's defaults hold."
 def check_files() -> None:
     """Raises ParamsError for a file of settings, or of profiles, that is no TOML or whose tables are no tables, and for a .env that
     is no UTF-8."""
-    _text(Path(".env"))
+    if Path(".env").is_file():  # it may be the folder of a virtual environment
+        _text(Path(".env"))
     named = None
     for name, section in _SECTIONS.items():
         settings: Any = _tables(Path(name))

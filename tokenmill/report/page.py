@@ -75,7 +75,7 @@ def write_page(
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         version=tokenmill.__version__,
         dataset_digest=manifest.digest,
-        left_out=manifest.n_dropped,
+        n_left_out_by_reason=manifest.n_dropped,
         to_look_at=_to_look_at(report, gates, planned),
         measured=flat(report["measures"]),
         published=published if published is not None and published.measures else None,

@@ -30,6 +30,7 @@ def git(root: Path, *arguments: str) -> str:
 def identity(root: Path) -> str:
     """The name and address with which git commits and tags, as in `NAME <ADDRESS>`. Raises VersionsError if it has none."""
     try:
+        git(root, "var", "GIT_AUTHOR_IDENT")
         return git(root, "var", "GIT_COMMITTER_IDENT").rpartition(">")[0] + ">"
     except VersionsError:
         raise VersionsError(
