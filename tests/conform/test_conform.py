@@ -366,8 +366,11 @@ def test_publish_conform_allows_the_libraries_that_have_a_module() -> None:
     assert tuple(CONSUMERS) == LIBRARIES
 
 
-def test_the_program_without_its_golden_vectors_says_so(folder: Path) -> None:
+@pytest.mark.parametrize("golden", [None, "[]", "1", '{"vectors": null}', '{"vectors": ["a"]}', '{"vectors": [{}]}'])
+def test_the_program_without_its_golden_vectors_says_so(folder: Path, golden: str | None) -> None:
     (folder / "golden.json").unlink()
+    if golden is not None:
+        (folder / "golden.json").write_text(golden, encoding="utf-8")
     done = subprocess.run([sys.executable, str(folder / "conform.py")], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "golden.json and card.json are needed beside this file" in done.stderr

@@ -2,6 +2,7 @@
 
 import json
 import random
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -82,6 +83,23 @@ def test_a_record_batch_that_is_too_large_once_decoded_is_refused_before(
     ):
         documents(tmp_path / "a.arrow")
     assert pa.total_allocated_bytes() <= before
+
+
+@pytest.mark.parametrize("new", NEW)
+def test_a_body_that_is_longer_than_the_file_is_refused_before_memory_is_reserved(
+    tmp_path: Path, new: Callable[..., Any]
+) -> None:
+    table = pa.table({"text": ["the cat", "the dog"]})
+    write(path := tmp_path / "a.arrow", table, new)
+    [batch] = table.to_batches()
+    written = path.read_bytes()
+    length = struct.pack("<q", pa.ipc.read_message(batch.serialize()).body.size)
+    for start in (at for at in range(len(written)) if written.startswith(length, at)):
+        path.write_bytes(written[:start] + struct.pack("<q", 1 << 33) + written[start + 8 :])
+        try:
+            assert documents(path) == ["the cat", "the dog"]  # these bytes were no length
+        except CorpusError as error:
+            assert "alloc" not in str(error)
 
 
 @pytest.mark.parametrize("new", NEW)

@@ -60,8 +60,14 @@ def refused(project: Project) -> str:
     return done.stderr
 
 
-def test_without_a_name_for_git_it_ends_before_it_begins(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("given", [(), ("COMMITTER",), ("AUTHOR",)])
+def test_without_a_name_for_git_it_ends_before_it_begins(
+    team: Team, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]
+) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    for role in given:
+        monkeypatch.setenv(f"GIT_{role}_NAME", "Team")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "team@example.org")
     run(team.project.root, "git", "config", "--remove-section", "user")
     before = team.project.outputs()
     assert "git: has no name and address for commits and tags" in refused(team.project)

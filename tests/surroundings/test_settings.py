@@ -43,6 +43,14 @@ def test_settings_that_cannot_be_read_are_named(
     assert line.startswith("tokenmill: error[TM401]: ") and name.removeprefix("project/") in line
 
 
+@pytest.mark.parametrize("name", ["config", "config.local"])
+def test_a_key_before_the_first_section_of_dvcs_settings_is_named(project: Project, name: str) -> None:
+    path = project.root / ".dvc" / name
+    path.write_text("remote = x\n" + (path.read_text(encoding="utf-8") if path.exists() else ""), encoding="utf-8")
+    done = project.cli("status")
+    assert done.returncode == 2 and done.stderr.startswith(f"tokenmill: error[TM401]: {path}: DVC's settings: ")
+
+
 def broken(module: str, variable: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes the next import of a module read a broken file of settings."""
     import_module(module)

@@ -159,6 +159,14 @@ def test_a_config_that_is_none_is_an_error_of_the_repository(foreign: Foreign, t
         foreign.fetch(tmp_path / "out")
 
 
+def test_a_key_before_the_first_section_of_a_config_is_an_error_of_the_repository(
+    foreign: Foreign, tmp_path: Path
+) -> None:
+    foreign.commit("remote = x\n" + CONFIG.format(store=foreign.store))
+    with pytest.raises(VersionsError, match=r"\.dvc/config has a key before its first section"):
+        foreign.fetch(tmp_path / "out")
+
+
 def test_the_site_cache_that_a_repository_names_is_not_used(
     foreign: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

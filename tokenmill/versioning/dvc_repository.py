@@ -105,7 +105,7 @@ def _config(root: Path) -> Any:
     try:
         with naming(root / ".dvc"):
             return Config(str(root / ".dvc"))
-    except (ConfigError, Invalid) as error:
+    except (ConfigError, Invalid, TypeError) as error:
         raise _settings_error(root, error) from error
 
 
@@ -113,12 +113,13 @@ def _settings_error(root: Path, error: Exception) -> VersionsError:
     """The error for settings that DVC refuses, with the file that has them: DVC reads those of the machine, of the account, of the
     project and of this copy of it."""
     from dvc.config import Config, ConfigError
+    from voluptuous import Invalid
 
     for folder in (Config.get_dir("system"), Config.get_dir("global"), root / ".dvc"):
         for name in ("config", "config.local"):
             try:
                 Config.validate(Config.load_file(str(Path(folder, name))))
-            except (ConfigError, TypeError) as found:  # TypeError: a key before the first section
+            except (ConfigError, Invalid, TypeError) as found:  # TypeError: a key before the first section
                 return VersionsError(Path(folder, name), f"DVC's settings: {innermost(found)}.", "Correct the file.")
             except OSError:
                 continue
@@ -165,9 +166,9 @@ def repository(root: Path) -> Iterator[Any]:
             "DVC's list of running commands is truncated.",
             "Run this command again: DVC then writes the list anew.",
         ) from error
-    except ConfigError as error:
+    except (ConfigError, Invalid) as error:
         raise _settings_error(root, error) from error
-    except (DvcException, Invalid) as error:
+    except DvcException as error:
         raise VersionsError("DVC", innermost(error)) from error
     except UnicodeEncodeError as error:
         if not os.path.lexists(error.object):  # raised by a step inside the block
