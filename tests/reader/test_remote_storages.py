@@ -31,6 +31,11 @@ class Quiet(SimpleHTTPRequestHandler):
         """Says nothing."""
 
 
+class StaticServer(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Says nothing of clients that do not want a whole file."""
+
+
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return documents_dataset(tmp_path_factory.mktemp("local") / "tokens", PARTS, ["megatron"])
@@ -48,7 +53,7 @@ def has_the_items(url: str, cache: Path, local: Path) -> bool:
 @contextmanager
 def static_server(folder: Path, certificate: Path | None = None) -> Iterator[str]:
     """The address of a server without ranges."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))) as server:
+    with StaticServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))) as server:
         if certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate)

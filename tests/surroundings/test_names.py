@@ -98,7 +98,7 @@ def test_a_manifest_with_a_name_that_no_file_can_have_is_refused(tmp_path: Path,
     content["sets"][0]["parts"][0]["files"][0]["name"] = name
     content["digest"] = own_digest(content)
     path.write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(ValidationError, match="no name of a file in the dataset"):
+    with pytest.raises(ValidationError, match=r"no name of a file in the dataset|found a lone surrogate"):
         check(folder)
     for command in (["verify", str(folder), "--no-source"], ["info", str(folder)]):
         done = in_process.tokenmill(tmp_path, *command)
