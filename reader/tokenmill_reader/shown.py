@@ -63,7 +63,7 @@ def _without_user(url: re.Match[str]) -> str:
 
 
 def _without_query(url: re.Match[str]) -> str:
-    if url[2] is None:
+    if url[2] is None or (url[2][0] == "%" and _has_scheme(url, "file")):  # there it is a letter of a name
         return url[0]
     mark, query = url[2], url[2] + url[3]
     if not _WITH_A_NAME.search(query) and ("?" not in query or _has_scheme(url, "s3", "gs", "az", "hf", "file")):

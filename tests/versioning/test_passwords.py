@@ -41,7 +41,7 @@ URLS = [
 
 
 def test_what_only_looks_like_a_password_stays() -> None:
-    text = '["http://host:80","a@b"] ssh://git@host:22/x http://host:80/a@b https://$USER:$WORD@host s3://a/?.b http://h/a%3Fb;c;'
+    text = '["http://host:80","a@b"] ssh://git@host:22/x http://host:80/a@b https://$USER:$WORD@host s3://a/?.b http://h/a%3Fb;c; file:///a%3Fb%3Dc'
     assert without_passwords(text) == text
 
 
