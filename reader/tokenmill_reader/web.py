@@ -185,11 +185,11 @@ def _content(url: str, answer: HTTPResponse, range_: tuple[int, int] | None) -> 
         raise storage_error(url, OSError(f"status code: {answer.status} {responses.get(answer.status, '')}"))
     if answer.length is None and not answer.chunked:  # its headers may have been cut
         raise IncompleteRead(b"")
-    found = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", "")) if answer.status == 206 else None
-    if range_ is not None and (found is None or int(found[1]) != range_[0]):
+    stated_range = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", "")) if answer.status == 206 else None
+    if range_ is not None and (stated_range is None or int(stated_range[1]) != range_[0]):
         raise no_ranges(url)
     n_bytes_max = range_[1] - range_[0] if range_ else READ_BYTES_MAX
     content = bounded(url, iter(lambda: answer.read(_BLOCK_BYTES), b""), n_bytes_max)
     if answer.length:
         raise IncompleteRead(content, answer.length)
-    return int(found[2]) if found else len(content), content
+    return int(stated_range[2]) if stated_range else len(content), content

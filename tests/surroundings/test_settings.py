@@ -43,6 +43,14 @@ def test_settings_that_cannot_be_read_are_named(
     assert line.startswith("tokenmill: error[TM401]: ") and name.removeprefix("project/") in line
 
 
+def test_a_value_of_gits_settings_that_cannot_be_read_is_named(project: Project) -> None:
+    path = project.root / ".git/config"
+    path.write_text(path.read_text(encoding="utf-8") + "[core]\n repositoryformatversion = x\n", encoding="utf-8")
+    done = project.cli("status")
+    assert done.returncode == 2
+    assert "error[TM401]: git config in" in done.stderr and "'core.repositoryformatversion' in file" in done.stderr
+
+
 @pytest.mark.parametrize("name", ["config", "config.local"])
 def test_a_key_before_the_first_section_of_dvcs_settings_is_named(project: Project, name: str) -> None:
     path = project.root / ".dvc" / name

@@ -190,11 +190,13 @@ def repository(root: Path) -> Iterator[Any]:
         module = frames[-1].f_globals["__name__"]
         if module == "dvc.config":
             raise _settings_error(root, error) from error
-        if module != "dulwich.config":  # by which DVC reads the settings of git
+        if not module.startswith("dulwich."):  # by which DVC reads the settings of git
             raise
         git.git(root, "config", "--list")  # whose error has the file and the line
-        path = next(frame.f_locals["path"] for frame in frames if frame.f_code.co_name == "from_path")
-        raise VersionsError(path, f"git's settings cannot be read: {error}.", "Correct the file.") from None
+        paths = [frame.f_locals["path"] for frame in frames if frame.f_code.co_name == "from_path"]
+        raise VersionsError(
+            paths[0] if paths else root / ".git/config", f"git's settings cannot be read: {error}.", "Correct the file."
+        ) from None
     except (sqlite3.Error, diskcache.Timeout) as error:
         folder = _private_site_cache(root)
         raise VersionsError(
