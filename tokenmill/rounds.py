@@ -1,6 +1,6 @@
 """What a stage is made of: a generator that yields rounds of tasks and is sent their results."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -67,16 +67,23 @@ def is_always_acceptable(_facts: Any) -> bool:
     return True
 
 
+Prepare = Callable[[Collection[str]], Generator[Any, Any, Sequence[str]]]
+"""From the keys of tasks to `Rounds` (see Round.prepare)."""
+
+
 class Round(NamedTuple, Generic[F]):
     """Tasks that can run at the same time. Tasks with the same key run once.
 
     `facts`: the type of their facts. `is_acceptable`: whether a stored result may be used; otherwise the task runs again.
+    `prepare`: is given the keys of the tasks that have to run, and runs what they need; it returns the keys of the results that
+    are deleted after the round. None: they need nothing.
     """
 
     name: str
     tasks: Sequence[Task[F]]
     facts: type[F]
     is_acceptable: Callable[[F], bool] = is_always_acceptable
+    prepare: Prepare | None = None
 
 
 Stage = Generator[Round[Any], list[Done[Any]], StageSummary]

@@ -148,7 +148,9 @@ def arranged(
     kinds = [SET_FORMATS[name] for name in formats]
     found = Arrangement("encode", files, kinds, shape_of_conversations(id_max), 1, "")
     sets = driven(found.sets(units, tokens_digest), folder)
-    driven(found.prepare(sets), folder)
+    driven(
+        found.prepare({file_set.folder: file_set for file_set in sets}, [file_set.folder for file_set in sets]), folder
+    )
     return found, sets
 
 

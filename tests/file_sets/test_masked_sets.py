@@ -24,7 +24,7 @@ from tests.builders.conversation_sets import (
 )
 from tests.builders.rounds import driven
 from tokenmill.checks.findings import Finding
-from tokenmill.checks.set_checks import SetStore, wrong_sets
+from tokenmill.checks.set_checks import wrong_sets
 from tokenmill.checks.subject import RightFile, Subject
 from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.dataset.document_index import read_unit_index, trained, unit_of_index
@@ -220,7 +220,7 @@ def test_changed_masks_labels_and_positions_are_found_and_named(format: str, shu
 
     def check(some: Any = manifest) -> list[tuple[str, str]]:
         subject = Subject(tokens, [], None, tokens, some, tokenizer, tokens, None, None)
-        checks = wrong_sets(subject, right, SetStore(lambda _: False, lambda _: None, 1, ""))
+        checks = wrong_sets(subject, right, threads=1, code="")
         found = driven(checks, Path(tempfile.mkdtemp(dir=tmp_path)))
         return [(one.file, one.what) for one in found if isinstance(one, Finding)]
 

@@ -4,11 +4,10 @@ import random
 import tempfile
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +19,6 @@ from tokenmill.checks.dataset_checks import Checked, wrong_identity, wrong_manif
 from tokenmill.checks.dropped_checks import dropped_documents
 from tokenmill.checks.file_checks import DocumentRules, DocumentsFile, FileFacts, facts_and_findings, judges_of
 from tokenmill.checks.findings import Finding, NotChecked, in_manifest, of_error
-from tokenmill.checks.set_checks import SetStore
 from tokenmill.checks.subject import RightFile, Subject
 from tokenmill.config.source_params import Source
 from tokenmill.console import Progress, progress
@@ -32,8 +30,9 @@ from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.errors import ParamsError, UsageError, ValidationError
 from tokenmill.filters import filters_of
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY
-from tokenmill.rounds import Round, Rounds, T, Task
-from tokenmill.storage.unit_store import Done
+from tokenmill.pipeline.pools import Threads
+from tokenmill.pipeline.run import Driver
+from tokenmill.storage.unit_store import UnitStore
 from tokenmill.versioning.stored import folder_name
 from tokenmill_reader.copy_check import files_below
 from tokenmill_reader.manifest import MANIFEST_FILE, check_is_dataset
@@ -185,9 +184,8 @@ def _check_files(
         finally:
             ended.set()
     right = [RightFile(file.entry, folder) for file, folder, facts in zip(files, folders, done, strict=True) if facts]
-    store = SetStore(lambda _: False, lambda _: None, options.threads, "")
-    rest = wrong_rest(subject, Checked(right, dropped, scratch, store))
-    verdict.add(_drive(rest, scratch / "sets", options.threads))
+    rest = wrong_rest(subject, Checked(right, dropped, scratch, options.threads, code=""))
+    verdict.add(Driver(scratch, UnitStore(scratch)).run(rest, Threads(options.threads)))
     engines = dict.fromkeys(name for file in files for name in file.judge.engines)
     verdict.checked = _numbers(manifest, options, [facts for facts in done if facts], list(engines))
 
@@ -287,28 +285,6 @@ def _numbers(
             "engines": engines,
         },
     }
-
-
-def _drive(rounds: Rounds[T], scratch: Path, threads: int) -> T:
-    """Runs rounds of tasks in threads, in folders below `scratch`, and gives what the generator returns."""
-    scratch.mkdir(exist_ok=True)
-
-    def run(task: Task[Any]) -> Done[Any]:
-        folder = Path(tempfile.mkdtemp(dir=scratch))
-        return Done(folder, task.run(folder, lambda n_bytes, n_tokens: None), {})
-
-    step: Callable[[], Round[Any]] = partial(next, rounds)
-    with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool, closing(rounds):
-        while True:
-            try:
-                round = step()
-            except StopIteration as end:
-                returned: T = end.value
-                return returned
-            try:
-                step = partial(rounds.send, list(pool.map(run, round.tasks)))
-            except Exception as error:  # noqa: BLE001 — the checks make a finding of it, or raise it again
-                step = partial(rounds.throw, error)
 
 
 def _sample(manifest: Manifest, n_documents: int, seed: int) -> dict[str, set[int]]:

@@ -23,7 +23,7 @@ from tokenmill.checks.manifest_checks import (
     wrong_tokenizer_files,
     wrong_with_tokenizer,
 )
-from tokenmill.checks.set_checks import SetStore, wrong_sets
+from tokenmill.checks.set_checks import wrong_sets
 from tokenmill.checks.subject import RightFile, Subject
 from tokenmill.checks.table_checks import wrong_tables
 from tokenmill.corpus.dropped import Dropped
@@ -37,13 +37,14 @@ from tokenmill_reader.regular_files import read
 @dataclass(frozen=True)
 class Checked:
     """What the checks of the single files gave. `files`: those that are right, in the manifest's order. `dropped`: the dropped
-    documents; None if they could not be read. `scratch`: an empty folder. `set_store`: keeps
-    what the checks of file sets make."""
+    documents; None if they could not be read. `scratch`: an empty folder. `threads`, `code`: for the checks of file sets (see
+    `wrong_sets`)."""
 
     files: Sequence[RightFile]
     dropped: Dropped | None
     scratch: Path
-    set_store: SetStore
+    threads: int
+    code: str
 
 
 def wrong_identity(subject: Subject) -> Iterator[Finding]:
@@ -70,7 +71,7 @@ def wrong_rest(subject: Subject, checked: Checked) -> Rounds[list[Finding | NotC
     """Checks what follows from all files together: the tables, the file sets, the dropped documents, the quarantine,
     and the files of the tokenizer beside the dataset."""
     of_tables = wrong_tables(subject, checked.files, checked.scratch)
-    of_sets = yield from wrong_sets(subject, checked.files, checked.set_store)
+    of_sets = yield from wrong_sets(subject, checked.files, checked.threads, checked.code)
     of_dropped = wrong_dropped(subject, checked.dropped, checked.scratch)
     of_beside = [*wrong_quarantine(subject.manifest, subject.quarantine)]
     if subject.tokenizer_folder == subject.folder.parent / Path(TOKENIZER_DIRECTORY).name:

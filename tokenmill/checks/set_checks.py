@@ -1,8 +1,8 @@
 """Checks the file sets of a dataset: each file holds what the proven documents and the manifest's parameters say, in that order."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tokenmill.console import Advance
 from tokenmill.dataset.entries import Files, FileSet, SetPart
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import has_column
-from tokenmill.errors import ValidationError
+from tokenmill.errors import UnitsError, ValidationError
 from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, Items, n_tokens_of
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import blends_of, epochs_of
@@ -81,20 +81,15 @@ class SetPartTask(Task[SetPartFacts], frozen=True, kw_only=True):
         return SetPartFacts(n_items, n_tokens, what, fix)
 
 
-@dataclass(frozen=True)
-class SetStore:
-    """How checks of file sets are kept. `is_done`: whether the result of the task with this key is kept. `remove`: deletes the
-    results of these keys. `threads`: how many plan the sets. `code`: the digest of this code, for the keys."""
+def wrong_sets(
+    subject: Subject, files: Sequence[RightFile], threads: int, code: str
+) -> Rounds[list[Finding | NotChecked]]:
+    """Checks that the file sets hold the documents that were checked, as the manifest's parameters say. Digests of files are
+    checked elsewhere.
 
-    is_done: Callable[[str], bool]
-    remove: Callable[[Sequence[str]], None]
-    threads: int
-    code: str
-
-
-def wrong_sets(subject: Subject, files: Sequence[RightFile], store: SetStore) -> Rounds[list[Finding | NotChecked]]:
-    """Checks that the file sets hold the documents that were checked, as the manifest's parameters say. `files`: those of documents
-    that are right; unless these are all, the sets cannot be compared. Digests of files are checked elsewhere."""
+    `files`: those of documents that are right; unless these are all, the sets cannot be compared. `threads`: how many plan
+    the sets. `code`: the digest of this code, for the keys of tasks.
+    """
     manifest = subject.manifest
     if len(files) < len(manifest.shards) or not (manifest.files or manifest.sets):
         return []
@@ -103,13 +98,22 @@ def wrong_sets(subject: Subject, files: Sequence[RightFile], store: SetStore) ->
     if manifest.files.split_group and not has_column(table_inputs(manifest, files), "group"):
         return [NotChecked("the file sets: their splits follow from groups, which the tables beside hold")]
     try:
-        return (yield from _wrong_arrangement(subject, manifest.files, encoded_units(subject, files), store))
-    except (ValidationError, ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException) as error:
+        units = encoded_units(subject, files)
+        return (yield from _wrong_arrangement(subject, manifest.files, units, threads, code))
+    except (
+        ValidationError,
+        UnitsError,
+        ValueError,
+        TypeError,
+        LookupError,
+        ArithmeticError,
+        pa.ArrowException,
+    ) as error:
         return [in_manifest(f"the file sets cannot be read: {error or type(error).__name__}", "")]
 
 
 def _wrong_arrangement(
-    subject: Subject, files: Files, units: Sequence[EncodedUnit], store: SetStore
+    subject: Subject, files: Files, units: Sequence[EncodedUnit], threads: int, code: str
 ) -> Rounds[list[Finding | NotChecked]]:
     """Compares the manifest's sets with those that its parameters give, and then their content."""
     manifest = subject.manifest
@@ -123,7 +127,7 @@ def _wrong_arrangement(
     ends = manifest.begin_of_document_id, manifest.end_of_document_id
     turns = None if manifest.chat is None else manifest.chat.turns
     documents = documents_shape(subject.tokenizer, *ends, manifest.has_ids, turns)
-    arrangement = Arrangement("validate", files, formats, documents, store.threads, store.code)
+    arrangement = Arrangement("validate", files, formats, documents, threads, code)
     expected = yield from arrangement.sets(units, manifest.tokens_digest())
     wrong += _wrong_numbers(manifest, arrangement)
     for arranged, entry in zip_longest(expected, manifest.sets):
@@ -131,15 +135,9 @@ def _wrong_arrangement(
             return [*wrong, in_manifest(f"sets: {difference}")]
     pairs = list(zip(expected, manifest.sets, strict=True))
     tasks_of = [_tasks(arranged, entry, subject.folder, arrangement.shape) for arranged, entry in pairs]
-    lacking = [
-        arranged
-        for arranged, tasks in zip(expected, tasks_of, strict=True)
-        if arranged.before and not all(store.is_done(task.key) for task in tasks)
-    ]
-    temporary = yield from arrangement.prepare(lacking)
+    set_of = {task.key: arranged for arranged, tasks in zip(expected, tasks_of, strict=True) for task in tasks}
     all_tasks = [task for tasks in tasks_of for task in tasks]
-    done = yield from do(Round("validate", all_tasks, SetPartFacts))
-    store.remove(temporary)
+    done = yield from do(Round("validate", all_tasks, SetPartFacts, prepare=partial(arrangement.prepare, set_of)))
     for made, task in zip(done, all_tasks, strict=True):
         if made.facts.what:
             wrong.append(Finding(task.part.files[0].name, None, made.facts.what, made.facts.fix))

@@ -3,7 +3,7 @@
 Slow steps (packing, and putting items into buckets) are tasks, so a build finds their results in its unit store.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -218,10 +218,13 @@ class Arrangement:
                 sets.append(ArrangedSet(format, planned_set.split, planned_set.source, epoch, arranged_files, before))
         return sets
 
-    def prepare(self, sets: Sequence[ArrangedSet]) -> Rounds[list[str]]:
-        """Runs the tasks that these sets need before their items can be read. Returns the keys of the results, to delete them once
-        the sets are written."""
-        tasks = {one.key: one for some in sets for one in some.before}  # formats with equal files share them
+    def prepare(self, set_of: Mapping[str, ArrangedSet], lacking: Collection[str]) -> Rounds[list[str]]:
+        """Runs what sets need before their items can be read (see Round.prepare). `set_of`: the set whose items a task reads, by
+        the task's key."""
+        sets = {id(file_set): file_set for key, file_set in set_of.items() if key in lacking}
+        tasks = {
+            task.key: task for file_set in sets.values() for task in file_set.before
+        }  # formats with equal files share them
         done = yield from do(Round(self._round, list(tasks.values()), SetFacts))
         self._buckets |= {key: one.folder / _BUCKETS_FILE for key, one in zip(tasks, done, strict=True)}
         return list(tasks)

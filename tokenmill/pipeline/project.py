@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tokenmill.config.params import Params
 from tokenmill.config.sources import DocumentSource
@@ -55,10 +54,6 @@ class Project:
     def seen(self, unit: Unit) -> Seen:
         """The signatures of the unit's files when their digests were found, on which the keys of its tasks rest."""
         return {piece.shard.path: self.corpus.seen[piece.shard.path] for piece in unit.pieces}
-
-    def has(self, key: str, facts: type[Any]) -> bool:
-        """Whether the unit store has a result that this build may use. `facts`: the type of its facts."""
-        return not self.force and self.store.find(key, facts) is not None
 
     def read_lists(self) -> dict[str, DocumentList]:
         """Reads the lists of documents to leave out, by their names; empty ones, too. Raises CorpusError."""

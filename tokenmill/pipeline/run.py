@@ -48,8 +48,10 @@ class Driver:
                     return returned
                 try:
                     with self._looked_up(round) as found:
+                        temporary = self.run(found.prepared(), pool)
                         outcomes = pool.map(found.todo, found.runner) if found.todo else []
                         step = partial(rounds.send, found.results(outcomes))
+                        self.store.remove(temporary)
                 except Exception as error:  # noqa: BLE001 — the stage raises it again, or knows what to do about it
                     step = partial(rounds.throw, error)
         finally:
@@ -104,6 +106,12 @@ class _LookedUp(Generic[F]):
                 else:
                     todo[task.key] = task
         self.todo = list(todo.values())
+
+    def prepared(self) -> Rounds[Sequence[str]]:
+        """Runs what the tasks of `todo` need (see Round)."""
+        if self.todo and self._round.prepare is not None:
+            return (yield from self._round.prepare({task.key for task in self.todo}))
+        return []
 
     def results(self, outcomes: Sequence[Outcome[F]]) -> list[Done[F]]:
         """The results of all tasks of the round. `outcomes`: those of `todo`. Raises the errors among them."""

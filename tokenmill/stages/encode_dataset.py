@@ -20,7 +20,6 @@ from tokenmill.dataset.manifest import Manifest, write_manifest
 from tokenmill.dataset.tables import UNIT_INDEX_FILE, TableInput, table_entries, write_tables
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, output_shard
 from tokenmill.errors import CorpusError, ParamsError
-from tokenmill.file_sets.arrangement import SetFacts
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import epochs_of
 from tokenmill.file_sets.planned import documents_shape
@@ -30,7 +29,7 @@ from tokenmill.pipeline.project import Project
 from tokenmill.rounds import Rounds
 from tokenmill.stages.encode_chat import check_cut, check_stopped, check_trained, is_sure
 from tokenmill.stages.encode_manifest import only_reading, origin_of, source_entries
-from tokenmill.stages.encode_sets import SetsRun, WrittenSets, trains_all, write_blends, write_sets
+from tokenmill.stages.encode_sets import WrittenSets, trains_all, write_blends, write_sets
 from tokenmill.stages.encode_units import EncodeTask
 from tokenmill.stages.encoder import Encoder, special_id
 from tokenmill.storage.atomic import write_directory
@@ -152,8 +151,8 @@ def _write_sets(project: Project, corpus: EncodedCorpus, directory: Path) -> Rou
     contents = ((unit.output, one.facts.tokens_sha256) for unit, one in zip(corpus.units, corpus.done, strict=True))
     made_from = tokens_digest(encoder.tokenizer.digest, contents)
     documents = documents_shape(encoder.tokenizer, encoder.begin_id, encoder.end_id, project.has_ids, encoder.turns)
-    run = SetsRun("encode", project.memory.workers, lambda key: project.has(key, SetFacts), project.store.remove)
-    written = yield from write_sets(run, formats, encoded, files, documents, made_from, directory)
+    workers = project.memory.workers
+    written = yield from write_sets("encode", workers, formats, encoded, files, documents, made_from, directory)
     if params.chat is not None:
         check_cut(params.chat, params.pack, encoded, written.packed)
     return files if formats else None, written

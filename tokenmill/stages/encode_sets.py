@@ -1,8 +1,9 @@
 """encode, second half: encoded units → the file sets that training jobs read, in every format that params.yaml names."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,18 +110,9 @@ class WriteTask(Task[SetFacts], frozen=True, kw_only=True):
         return SetFacts(n_items, n_tokens)
 
 
-class SetsRun(NamedTuple):
-    """How file sets are written. `stage`: the name of the rounds. `workers`: the tasks at the same time. `has`: whether the result
-    of the task with this key is finished. `remove`: deletes the results of these keys."""
-
-    stage: str
-    workers: int
-    has: Callable[[str], bool]
-    remove: Callable[[Iterable[str]], None]
-
-
 def write_sets(
-    run: SetsRun,
+    stage: str,
+    workers: int,
     formats: Sequence[str],
     units: Sequence[EncodedUnit],
     files: Files,
@@ -130,35 +122,32 @@ def write_sets(
 ) -> Rounds[WrittenSets]:
     """Writes all file sets into `directory`, the dataset's temporary folder.
 
-    `documents`: the shape of documents. `tokens_digest`: see Manifest.tokens_digest. The unit store keeps the results.
+    `stage`: the name of the rounds. `workers`: the tasks at the same time. `documents`: the shape of documents.
+    `tokens_digest`: see Manifest.tokens_digest.
     """
     writers = [SET_FORMATS[name] for name in formats]
-    arrangement = Arrangement(run.stage, files, writers, documents, run.workers, code_digest("encode"))
+    arrangement = Arrangement(stage, files, writers, documents, workers, code_digest("encode"))
     sets = yield from arrangement.sets(units, tokens_digest)
     for name in dict.fromkeys(
         "/".join(filter(None, (file_set.split, file_set.source))) for file_set in sets if not file_set.files
     ):
-        say(f"{run.stage}: there is nothing for {name or 'the file sets'}, so it has no files")
+        say(f"{stage}: there is nothing for {name or 'the file sets'}, so it has no files")
     if any(one.epochs != "1" for one in arrangement.mixture):
-        say(f"{run.stage}: {_words_of_mixture(arrangement.mixture)}")
+        say(f"{stage}: {_words_of_mixture(arrangement.mixture)}")
     without = [name for name in formats if not FORMATS[name].holds_labels]
     if arrangement.shape.has_labels and without:
         say(
-            f"{run.stage}: {', '.join(without)}: these files have no place for the labels of encode.pack.labels, and get none"
+            f"{stage}: {', '.join(without)}: these files have no place for the labels of encode.pack.labels, and get none"
         )
-    lacking = [
-        file_set for file_set in sets if file_set.before and any(not run.has(file.key) for file in file_set.files)
-    ]
-    temporary = yield from arrangement.prepare(lacking)
     tasks = [
         WriteTask(name=file.name, key=file.key, format=file_set.format, shape=arrangement.shape, items=file.items)
         for file_set in sets
         for file in file_set.files
     ]
-    found = yield from do(Round(run.stage, tasks, SetFacts))
+    set_of = {file.key: file_set for file_set in sets for file in file_set.files}
+    found = yield from do(Round(stage, tasks, SetFacts, prepare=partial(arrangement.prepare, set_of)))
     done = iter(found)
     entries = [_link(file_set, [next(done) for _ in file_set.files], arrangement.shape, directory) for file_set in sets]
-    run.remove(temporary)
     return WrittenSets(entries, arrangement.packed, arrangement.mixture)
 
 

@@ -13,7 +13,6 @@ from tokenmill.checks.file_checks import DocumentRules, DocumentsFile, FileFacts
 from tokenmill.checks.findings import Finding, NotChecked, in_manifest, raise_first
 from tokenmill.checks.manifest_checks import wrong_inputs, wrong_sources
 from tokenmill.checks.row_checks import n_sampled
-from tokenmill.checks.set_checks import SetPartFacts, SetStore
 from tokenmill.checks.subject import Inputs, RightFile, Subject
 from tokenmill.corpus.dropped import starts_of
 from tokenmill.corpus.filter import Filters, as_key
@@ -78,9 +77,8 @@ def validate(project: Project) -> Stage:
     with scratch_directory(root / SCRATCH_DIRECTORY, "validate-") as scratch:
         dropped, wrong = dropped_documents(subject)
         raise_first(wrong, TOKENS_DIRECTORY)
-        is_done = partial(project.has, facts=SetPartFacts)
-        store = SetStore(is_done, project.store.remove, project.memory.own_threads, code_digest("validate"))
-        raise_first((yield from wrong_rest(subject, Checked(right, dropped, scratch, store))), TOKENS_DIRECTORY)
+        checked = Checked(right, dropped, scratch, project.memory.own_threads, code_digest("validate"))
+        raise_first((yield from wrong_rest(subject, checked)), TOKENS_DIRECTORY)
     _check_sizes(project)
     decodes = tokenizer.model is not None
     again = manifest.chat is not None or not decodes

@@ -27,7 +27,6 @@ from tokenmill.dataset.tables import (
 from tokenmill.dataset.unit_output import TOKENS_FILE
 from tokenmill.errors import ParamsError
 from tokenmill.features.trim.remap_task import RemapFacts, RemapTask, check_file
-from tokenmill.file_sets.arrangement import SetFacts
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import epochs_of
 from tokenmill.file_sets.planned import documents_shape
@@ -37,7 +36,7 @@ from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_D
 from tokenmill.pipeline.pools import Threads
 from tokenmill.pipeline.run import Driver
 from tokenmill.rounds import Round, Rounds, do
-from tokenmill.stages.encode_sets import SetsRun, write_blends, write_sets
+from tokenmill.stages.encode_sets import write_blends, write_sets
 from tokenmill.storage.atomic import write_directory
 from tokenmill.storage.followed import files_in, followed
 from tokenmill.storage.links import link
@@ -68,7 +67,6 @@ class _Job(NamedTuple):
     remapping: Remapping
     directory: Path
     threads: int
-    store: UnitStore
 
     @property
     def tables(self) -> Path:
@@ -96,9 +94,8 @@ def remap(dataset: Path, tokenizer: Path, directory: Path, own: Path | None, thr
             else:
                 new.save(partial)
         with tempfile.TemporaryDirectory(prefix="tokenmill-remap-", dir=whole) as scratch:
-            store = UnitStore(Path(scratch))
-            job = _Job(manifest, dataset, new, remapping, whole, threads, store)
-            return Driver(Path(scratch), store).run(_remapped(job), Threads(threads))
+            job = _Job(manifest, dataset, new, remapping, whole, threads)
+            return Driver(Path(scratch), UnitStore(Path(scratch))).run(_remapped(job), Threads(threads))
 
 
 def _refuse(manifest: Manifest, dataset: Path, directory: Path) -> None:
@@ -216,8 +213,8 @@ def _sets(job: _Job, remapped: Manifest, done: Sequence[Done[RemapFacts]], direc
     files = remapped.files.model_copy(update={"epochs": epochs, "pad_id": job.remapping.new_id(remapped.files.pad_id)})
     formats = list(dict.fromkeys(file_set.format for file_set in remapped.sets if file_set.format != INDEX_FORMAT.name))
     documents = documents_shape(job.new, remapped.begin_of_document_id, remapped.end_of_document_id, remapped.has_ids)
-    run = SetsRun("remap", job.threads, lambda key: job.store.find(key, SetFacts) is not None, job.store.remove)
-    written = yield from write_sets(run, formats, units, files, documents, remapped.tokens_digest(), directory)
+    digest = remapped.tokens_digest()
+    written = yield from write_sets("remap", job.threads, formats, units, files, documents, digest, directory)
     return {**written._asdict(), "files": files, "blends": write_blends(written.sets, directory)}
 
 
