@@ -1,10 +1,10 @@
 """The filters that a project asks for, or that a manifest says a dataset was made with."""
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokenmill.config.source_params import Source
 from tokenmill.corpus.dropped import DROPPED_FILE, Dropped
@@ -12,6 +12,9 @@ from tokenmill.corpus.filter import LISTED_BY, DocumentList, Filter, Filters, Le
 from tokenmill.corpus.reader import Batch
 from tokenmill.errors import ParamsError, TokenmillError
 from tokenmill.features import PARTS, load, load_of_others, package_of, parts_of_others
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _OWN = frozenset({*PARTS["lists"], *PARTS["filters"]})
 
@@ -48,19 +51,31 @@ def filters_of(values: Mapping[str, Any]) -> dict[str, Filter]:
     """The filters with these names and values. Raises ParamsError for a name that neither tokenmill nor an installed package has,
     or a value that its filter refuses, and UsageError for a package that cannot be imported."""
     filters: dict[str, Filter] = {}
-    others = parts_of_others("filters", _OWN | LISTED_BY) if values.keys() - PARTS["filters"].keys() else {}
+    others = _of_packages(values)
     for name, value in values.items():
-        if name not in PARTS["filters"] and name not in others:
-            known = ", ".join(others) or "none"
-            fix = "Install the package that has it, or correct the name."
-            raise ParamsError("source.filters", f"found {name!r}; installed are: {known}.", fix)
-        make = load(PARTS["filters"][name]) if name in PARTS["filters"] else load_of_others(others[name])
+        make = load_of_others(others[name]) if name in others else load(PARTS["filters"][name])
         try:
             filter = make(value)
         except (TypeError, ValueError) as error:
             raise ParamsError(param_of(name), f"found {value!r:.80}: {error}.", "Correct it.") from None
         filters[name] = FilterOfPackage(name, package_of(others[name]), filter) if name in others else filter
     return filters
+
+
+def packages_of(names: Iterable[str]) -> dict[str, str]:
+    """Name and version of the package of each filter among these that is none of tokenmill. Raises as `filters_of` does."""
+    return {name: package_of(part) for name, part in _of_packages(names).items()}
+
+
+def _of_packages(names: Iterable[str]) -> dict[str, "EntryPoint"]:
+    wanted = [name for name in names if name not in PARTS["filters"]]
+    parts = parts_of_others("filters", _OWN | LISTED_BY) if wanted else {}
+    for name in wanted:
+        if name not in parts:
+            known = ", ".join(parts) or "none"
+            fix = "Install the package that has it, or correct the name."
+            raise ParamsError("source.filters", f"found {name!r}; installed are: {known}.", fix)
+    return {name: parts[name] for name in wanted}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Filters of other packages leave documents out like those of tokenmill: the example of the page of layers does."""
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from tests.conftest import REPOSITORY, Project
 from tokenmill.config.source_params import Source
 from tokenmill.corpus.filter import as_key, left_out
 from tokenmill.corpus.reader import Batch
-from tokenmill.dataset.manifest import read_manifest
+from tokenmill.dataset.manifest import read_manifest, write_manifest
 from tokenmill.errors import ParamsError, UsageError
 from tokenmill.features.drop.filter.drop_list import DropLine, DropList
 from tokenmill.filters import asked_filters, filters_of
+from tokenmill.layout import LOCK_FILE, STAGES
 from tokenmill.stages.count_groups import refuse_groups
 
 
@@ -48,6 +50,14 @@ def test_a_filter_of_another_package_is_asked_for_by_its_name(
     manifest = read_manifest(project.root / "data/tokens")
     assert manifest.filters == {"min_chars": 1, "shouting": 0.5}
     assert manifest.n_dropped == {"min_chars": 1, "shouting": 1}
+    assert manifest.filter_packages == {"shouting": "shouting 7"}
+    assert project.cli("verify").returncode == 0
+    tokens = project.root / "data/tokens"
+    write_manifest(manifest.model_copy(update={"filter_packages": {"shouting": "shouting 6"}}), tokens)
+    done = project.cli("verify")
+    assert done.returncode == 2
+    assert "right documents out: expected the packages shouting 6; installed are shouting 7." in done.stdout
+    write_manifest(manifest.model_copy(update={"filter_packages": {}}), tokens)  # as earlier ones
     assert project.cli("verify").returncode == 0
     monkeypatch.setattr("sys.path", [one for one in sys.path if one != str(site)])
     done = project.cli("verify")
@@ -136,3 +146,22 @@ def test_documents_are_known_by_the_name_of_the_filter_and_none_has_that_of_a_co
     with pytest.raises(UsageError, match=r"adds 'id' to tokenmill\.filters, a name that tokenmill has already"):
         filters_of({"id": 1})
     sys.modules.pop("shouting.filter", None)
+
+
+def test_another_version_of_the_package_is_told_and_judges_the_documents_again(site: Path, project: Project) -> None:
+    with project.edited("dvc.yaml") as pipeline:  # as in a new project
+        for stage in STAGES:
+            pipeline["stages"][stage]["params"].append({LOCK_FILE: [f"code.{stage}"]})
+    project.write("c.jsonl", ["QUIET", "quiet", "Quiet, please"])
+    project.set(source__filters={"shouting": 0.5})
+    project.build()
+    assert project.cli("status").stdout.count("up to date") == 4
+    shutil.rmtree(site / "shouting-7.dist-info")
+    write_dist_info(site, "shouting", 8, "filters", "shouting = shouting.filter:Shouting")
+    words = "library changed: shouting 7 → 8"
+    assert project.cli("status").stdout.count(words) == 3, "count, encode and validate"
+    done = project.build("-v")
+    assert f"count: to do: {words}" in done.stderr
+    assert list(project.actions(done).values()) == ["run", "up to date", "run", "run"]
+    assert read_manifest(project.root / "data/tokens").filter_packages == {"shouting": "shouting 8"}
+    assert project.cli("verify").returncode == 0

@@ -162,7 +162,7 @@ ONE_OF_EACH_ROOM = {path.split("/")[0]: path for path in sorted(CODE)}
 def stages_of(path: str) -> set[str]:
     """The stages that a file of the package decides."""
     rooms = {stage: tuple(f"{room}/" for room in ROOMS[stage]) for stage in STAGES}
-    return {stage for stage in STAGES if path.startswith(rooms[stage]) or path in modules_of(stage)}
+    return {stage for stage in STAGES if path.startswith(rooms[stage]) or path in {*ROOMS[stage], *modules_of(stage)}}
 
 
 def test_the_units_of_a_stage_are_made_by_the_files_of_its_rooms_and_no_others() -> None:

@@ -11,6 +11,7 @@ import pytest
 import tokenmill
 from tests.conftest import Project
 from tokenmill.config.lockfile import Lock, write_lock
+from tokenmill.config.source_params import Source
 from tokenmill.corpus import units
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.corpus.units import sha256_of_shards
@@ -252,13 +253,16 @@ def test_another_code_of_the_same_files_is_told_as_a_library_if_it_is_one(projec
         }
     )
     write_lock(project.root, pinned)
-    assert code_changes(project.root)["count"].words == f"library changed: pyarrow 1.2.3 → {pa.__version__}"
+    assert code_changes(project.root, Source())["count"].words == f"library changed: pyarrow 1.2.3 → {pa.__version__}"
     write_lock(project.root, pinned.model_copy(update={"code": {"count": "0" * 64}}))
-    assert code_changes(project.root)["count"].words == "code changed"
+    assert code_changes(project.root, Source())["count"].words == "code changed"
     write_lock(project.root, pinned.model_copy(update={"code": {"count": "0" * 64}, "tokenmill": "0.0.9"}))
-    assert code_changes(project.root)["count"].words == f"code changed: tokenmill 0.0.9 → {tokenmill.__version__}"
-    pin_code(project.root)
-    assert code_changes(project.root) == {}
+    assert (
+        code_changes(project.root, Source())["count"].words
+        == f"code changed: tokenmill 0.0.9 → {tokenmill.__version__}"
+    )
+    pin_code(project.root, Source())
+    assert code_changes(project.root, Source()) == {}
 
 
 def test_a_default_that_is_written_or_left_out_runs_nothing_but_dvc_needs_the_keys_that_it_names(

@@ -28,7 +28,7 @@ from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.dataset.entries import TableFile
 from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.errors import ParamsError, UsageError, ValidationError
-from tokenmill.filters import filters_of
+from tokenmill.filters import filters_of, packages_of
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY
 from tokenmill.pipeline.pools import Threads
 from tokenmill.pipeline.run import Driver
@@ -196,6 +196,9 @@ def _recorded_filters(manifest: Manifest, dropped: Dropped | None) -> tuple[Filt
     again: Filters = {}
     not_checked = []
     try:
+        if manifest.filter_packages not in ({}, installed := packages_of(manifest.filters)):
+            expected, found = (", ".join(of.values()) for of in (manifest.filter_packages, installed))
+            raise UsageError(f"expected the packages {expected}; installed are {found}.")
         again = filters_of(manifest.filters)
     except (ParamsError, UsageError) as error:
         not_checked.append(NotChecked(f"whether the filters of {MANIFEST_FILE} left the right documents out: {error}"))

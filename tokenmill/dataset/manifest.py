@@ -99,6 +99,9 @@ class Manifest(Record):
     filters: dict[str, Any] = Field(
         default={}, description="the filters that left documents out, with their values; not there without"
     )
+    filter_packages: dict[str, str] = Field(
+        default={}, description="name and version of the package that added a filter; not there without"
+    )
     quarantine_sha256: str = Field(description="of data/quarantine/quarantine.parquet")
     source: ReadingEntry | None = Field(
         default=None, description="how documents were read; null with named sources, and in format 3"
@@ -183,7 +186,7 @@ class Manifest(Record):
     def _not_written(self) -> dict[str, Any]:
         """The fields that manifest.json leaves out, in the form of pydantic's `exclude`."""
         left_out: dict[str, Any] = {} if self.sources else {"inputs": {"__all__": {"source"}}}
-        left_out |= {name: True for name in ("filters", "mixture") if not getattr(self, name)}
+        left_out |= {name: True for name in ("filters", "filter_packages", "mixture") if not getattr(self, name)}
         if self.format_version < 10:
             left_out["tokenizer_files"] = True
         of_shards: dict[str, Any] = {"tokens_sha256": True} if self.format_version < 9 else {}

@@ -27,7 +27,7 @@ _SUFFIXES = (".py", ".jinja", ".json")
 _DOCUMENTS = ("corpus", "pretokenizers", "counts")
 _DATASETS = (*_DOCUMENTS, "tokenizer", "artifacts", "chat", "formats", "dataset", "file_sets")
 
-_FILTERS = folders("lists", "filters")
+_FILTERS = ("filters.py", *folders("lists", "filters"))
 
 ROOMS = {
     "count": (*_DOCUMENTS, *_FILTERS),
@@ -84,7 +84,8 @@ def libraries() -> dict[str, str]:
 
 
 def output_digest_with(stage: str, versions: Mapping[str, str]) -> str:
-    """What `output_digest` would give with these versions of the libraries that decide bytes."""
+    """What `output_digest` would give with these versions of the libraries that decide bytes. Further ones are of the packages that
+    filter documents, for the stages that read them."""
     return _digest(stage, (*ROOMS[stage], *AFTER_UNITS.get(stage, ())), _PACKAGE, versions)
 
 
@@ -100,7 +101,9 @@ def unit_modules(stage: str, package: Path = _PACKAGE) -> list[Path]:
 
 def _digest(stage: str, rooms: Sequence[str], package: Path, versions: Mapping[str, str] | None = None) -> str:
     found = libraries() if versions is None else versions
-    digest = hashlib.sha256(" ".join([_core.CODE_HASH, *(found.get(name, "") for name in _LIBRARIES)]).encode())
+    others = sorted(found.keys() - set(_LIBRARIES)) if stage in DOCUMENT_STAGES else []
+    of_libraries = [*(found.get(name, "") for name in _LIBRARIES), *(f"{name} {found[name]}" for name in others)]
+    digest = hashlib.sha256(" ".join([_core.CODE_HASH, *of_libraries]).encode())
     contents = content_digests(_modules(stage, rooms, package), package)
     for name, content in sorted((path.name, content) for path, content in contents.items()):
         digest.update(name.encode() + b"\0" + content.encode())
@@ -110,9 +113,9 @@ def _digest(stage: str, rooms: Sequence[str], package: Path, versions: Mapping[s
 def _modules(stage: str, rooms: Sequence[str], package: Path) -> list[Path]:
     modules = [package / name for name in MODULES]
     modules += list((package / "stages").glob(f"{stage.replace('-', '_')}*.py"))
-    for room in rooms:
-        modules += [path for suffix in _SUFFIXES for path in (package / room).rglob(f"*{suffix}")]
-    reader = package.parent / "tokenmill_reader"
-    for name in READER[stage]:
-        modules += [reader / name] if name.endswith(".py") else list((reader / name).rglob("*.py"))
+    for place in [
+        *(package / room for room in rooms),
+        *(package.parent / "tokenmill_reader" / name for name in READER[stage]),
+    ]:
+        modules += [place] if place.suffix else [path for suffix in _SUFFIXES for path in place.rglob(f"*{suffix}")]
     return sorted(modules)

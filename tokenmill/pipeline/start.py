@@ -35,7 +35,8 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool) -> Bui
     refuse_stale_core()
     _core.interrupt(False)  # an earlier build in this process may have been interrupted
     path = params_path.absolute()
-    build = Build(path.parent, load_params(path), only, force, rehash, code_changes(path.parent))
+    params = load_params(path)
+    build = Build(path.parent, params, only, force, rehash, code_changes(path.parent, params.source))
     if only is not None and only not in build.all_stages:
         hint = did_you_mean(only, build.all_stages)
         raise ParamsError("--only", f"found {only!r}; allowed: {', '.join(build.all_stages)}.", hint, code="TM109")
@@ -53,7 +54,7 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool) -> Bui
     if build.params.tokenizer is None:
         for words in unused_counts(build.params.count, build.params.train_vocab):
             say(words)
-    (refuse_other_code if under_dvc() else pin_code)(build.root)
+    (refuse_other_code if under_dvc() else pin_code)(build.root, params.source)
     _pin_tokenizer(build)
     return build
 

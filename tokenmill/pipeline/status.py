@@ -48,7 +48,7 @@ def status_of(root: Path, params: Params) -> list[StageStatus]:
     statuses: list[StageStatus] = []
     causes: dict[str, list[Cause]] = {}
     known: Known = {}
-    of_code = code_changes(root)
+    of_code = code_changes(root, params.source)
     shards = find_documents(root, params) if reads_objects(params) else []  # DVC looks at files, and does not open them
     of_objects = changes_of_objects(root, shards)
     for name, before in stages_of(root).items():

@@ -23,7 +23,7 @@ from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import epochs_of
 from tokenmill.file_sets.planned import documents_shape
-from tokenmill.filters import asked_values
+from tokenmill.filters import asked_values, packages_of
 from tokenmill.format_facts import that_hold_masks
 from tokenmill.pipeline.project import Project
 from tokenmill.rounds import Rounds
@@ -115,7 +115,8 @@ def write_dataset(project: Project, corpus: EncodedCorpus, tokenizer: Path, fold
             text_bytes=sum(shard.text_bytes for shard in shards),
             n_bad=n_bad,
             n_dropped=dict(sorted(sum((Counter(result.facts.reasons) for result in corpus.done), Counter()).items())),
-            filters=asked_values(project.params.source),
+            filters=(filters := asked_values(project.params.source)),
+            filter_packages=packages_of(filters),
             quarantine_sha256=sha256_file(bad_documents),
             source=only_reading(project.sources),
             sources=source_entries(project.sources, units, shards),

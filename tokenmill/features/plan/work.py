@@ -206,7 +206,7 @@ def _reasons(project: Project) -> dict[str, list[Cause]]:
     paths = [
         (root / OBJECTS_FILE if isinstance(shard.path, StoredObject) else shard.path).absolute() for shard in shards
     ]
-    of_code = code_changes(root)
+    of_code = code_changes(root, params.source)
     before_each = stages_of(root)
     for name in STAGES:
         if name not in before_each:
