@@ -16,6 +16,7 @@ from tokenmill.errors import ParamsError, VersionsError
 from tokenmill.project.doctor import examine
 from tokenmill.storage.anywhere import place_of
 from tokenmill.versioning import git
+from tokenmill.versioning.dvc_stage import DvcStage
 from tokenmill.versioning.publish import Publication, push
 from tokenmill_reader.description import info, lines_of
 from tokenmill_reader.shown import without_passwords
@@ -169,3 +170,21 @@ def test_a_remote_of_dvc_with_a_password_is_refused_before_a_push(project: Proje
 def test_a_user_and_a_port_are_no_password(url: str, tmp_path: Path) -> None:
     error = VersionsError(f"{url}: unknown")
     assert str(error) == f"{url}: unknown"
+
+
+def test_a_program_with_a_password_among_its_arguments_may_drive_a_build(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["nightly", URL])
+    written: list[str] = []
+    look = DvcStage._record
+
+    def look_and_record(stage: DvcStage) -> None:
+        written.append((project.root / ".dvc/tmp/rwlock").read_text(encoding="utf-8"))
+        look(stage)
+
+    monkeypatch.setattr(DvcStage, "_record", look_and_record)
+    project.build()
+    (project.root / "data/tokens/manifest.json").unlink()
+    project.build("--force")
+    assert len(written) > 4 and all("nightly" in text and SECRET not in text for text in written)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tokenmill.errors import VersionsError
 from tokenmill.versioning import dvc_view
+from tokenmill_reader.shown import without_passwords
 
 LIST = "the list of a folder's files in DVC's cache or remote"
 ADVICE = (
@@ -21,6 +22,7 @@ def patched() -> Iterator[None]:
     from unittest.mock import patch
 
     from diskcache import Cache  # type: ignore[import-untyped]
+    from dvc import rwlock
     from dvc.ignore import DvcIgnoreFilter
     from dvc.progress import Tqdm
     from dvc_data.hashfile.tree import Tree
@@ -54,6 +56,11 @@ def patched() -> Iterator[None]:
         for one in walk(ignore, *args, **named):
             yield dvc_view.walk_seen(*one)
 
+    lock = rwlock.rwlock
+
+    def lock_without_passwords(tmp_dir: Any, fs: Any, command: str, *args: Any) -> Any:
+        return lock(tmp_dir, fs, without_passwords(command), *args)
+
     with (
         # DVC's databases retry a failed write for ever, for example on a full disk. With the patch
         # diskcache.Timeout is raised. Tried with DVC 3.67.1, dvc-data 3.18.3 and diskcache 5.6.3.
@@ -68,6 +75,8 @@ def patched() -> Iterator[None]:
         patch.object(Tree, "load", classmethod(load_checked)),
         # DVC hashes whole folders. With the patch it skips files that arrived after a build began. Tried with DVC 3.67.1.
         patch.object(DvcIgnoreFilter, "walk", walk_seen),
+        # DVC writes the arguments of the process, which may have a URL with a password, into a file. Tried with DVC 3.67.1.
+        patch.object(rwlock, "rwlock", lock_without_passwords),
     ):
         yield
 

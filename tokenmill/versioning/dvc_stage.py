@@ -19,7 +19,6 @@ from tokenmill.storage.atomic import write_atomic
 from tokenmill.versioning import leftovers
 from tokenmill.versioning.dvc_files import Known, ask_once, forget, is_params
 from tokenmill.versioning.dvc_repository import reading_cache, repository
-from tokenmill_reader.shown import without_passwords
 
 StageState = Literal["current", "frozen", "stale"]
 Sight = Literal["outside", "linked", "ignored", "seen"]
@@ -268,7 +267,7 @@ class DvcStage:
         inputs = [str(path) for path in self._dependencies]
         outputs = [out.fs_path for out in self._stage.outs]
         hard_link = repo.config["core"].get("hardlink_lock", False)
-        with rwlock(repo.tmp_dir, repo.fs, without_passwords(" ".join(sys.argv)), inputs, outputs, hard_link):
+        with rwlock(repo.tmp_dir, repo.fs, " ".join(sys.argv), inputs, outputs, hard_link):
             yield
 
 
