@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -39,7 +38,7 @@ from tokenmill.dataset.tokens_digest import TokensDigest
 from tokenmill.errors import DamagedError, TokenizerError, ValidationError
 from tokenmill.formats.parquet import read_tokens
 from tokenmill.formats.tokens import id_type, schema
-from tokenmill.rounds import Task
+from tokenmill.rounds import Facts, Task
 from tokenmill_reader.checked_parquet import parquet_file
 from tokenmill_reader.formats.parquet import check_counts
 from tokenmill_reader.manifest import MANIFEST_FILE
@@ -49,7 +48,7 @@ _END = 2**31 - 1
 """The end of a slice. pyarrow 26 fails without one, for some numbers of values."""
 
 
-class FileFacts(msgspec.Struct, frozen=True):
+class FileFacts(Facts, frozen=True):
     """The sums of a correct file. `n_sampled`: documents compared with other engines. `tokens_sha256`: the TokensDigest of its
     documents. `n_trained`: trained tokens; None for texts. `answers`: counts of answers, and
     `piece_documents`: conversations per piece; None unless conversations were encoded again."""

@@ -6,7 +6,6 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 
 from tokenmill.checks.findings import FORCE, Finding, NotChecked, in_manifest, of_error
@@ -24,14 +23,14 @@ from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.index import INDEX_FORMAT
 from tokenmill.formats.interface import Format
 from tokenmill.formats.sidecar import with_source_ids
-from tokenmill.rounds import Round, Rounds, Task, do
+from tokenmill.rounds import Facts, Round, Rounds, Task, do
 from tokenmill.storage.unit_store import unit_key
 from tokenmill_reader.formats.items import Shape
 from tokenmill_reader.manifest import MANIFEST_FILE
 from tokenmill_reader.regular_files import read
 
 
-class SetPartFacts(msgspec.Struct, frozen=True):
+class SetPartFacts(Facts, frozen=True):
     """The numbers of equal items and of their tokens in a part of a set. `what`: what is wrong with it, empty if nothing is. `fix`:
     what to do."""
 
@@ -39,11 +38,6 @@ class SetPartFacts(msgspec.Struct, frozen=True):
     n_tokens: int
     what: str
     fix: str
-
-    @property
-    def n_left_out(self) -> int:
-        """Always 0: file sets have no quarantine."""
-        return 0
 
     def __str__(self) -> str:
         return f"{self.n_items:,} items, {self.n_tokens:,} tokens are right"

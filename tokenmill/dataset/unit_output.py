@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 
 from tokenmill.chat.answers import AnswerCounts
@@ -23,6 +22,7 @@ from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.errors import ValidationError
 from tokenmill.formats.parquet import read_tokens
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.rounds import Facts
 from tokenmill.storage.atomic import md5_file
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import Done, UnitStore
@@ -33,7 +33,7 @@ from tokenmill_reader.shown import size
 TOKENS_FILE = "tokens.parquet"  # in a unit's folder
 
 
-class EncodeFacts(msgspec.Struct, frozen=True):
+class EncodeFacts(Facts, frozen=True):
     """The facts of a unit's file. `piece_documents`, `piece_bad`, `piece_dropped`: numbers of documents per piece. `reasons`: the
     number of dropped documents by reason. `left`: its quarantine. `tokens_sha256`: the TokensDigest of its documents. `n_trained`,
     `answers`: trained tokens and counts of answers; None for texts. `piece_samples`: numbers of samples per piece; None if each

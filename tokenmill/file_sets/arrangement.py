@@ -35,7 +35,7 @@ from tokenmill.file_sets.planned import PlannedSet, plan_sets, shape_of
 from tokenmill.file_sets.shuffle import Buckets, buckets_of, gather, scatter
 from tokenmill.formats.index import INDEX_FORMAT
 from tokenmill.formats.interface import Format
-from tokenmill.rounds import Round, Rounds, Task, do
+from tokenmill.rounds import Facts, Round, Rounds, Task, do
 from tokenmill.storage.unit_store import unit_key
 from tokenmill_reader.formats.columns import schema_of
 from tokenmill_reader.formats.items import Shape
@@ -49,19 +49,14 @@ _OF_NANOGPT = {"": "train", "validation": "val"}  # the file names that nanoGPT 
 Items = Callable[[], Iterator[pa.RecordBatch]]
 
 
-class SetFacts(msgspec.Struct, frozen=True):
+class SetFacts(Facts, frozen=True):
     """The numbers of items (documents or sequences) and tokens that a piece of work wrote. `packed`: the numbers of a Packing, by
     field. `of_sources`: the tokens in the sequences, by source."""
 
     n_items: int
     n_tokens: int = 0
-    packed: dict[str, int] = {}
-    of_sources: dict[str, int] = {}
-
-    @property
-    def n_left_out(self) -> int:
-        """Always 0: file sets have no quarantine."""
-        return 0
+    packed: dict[str, int] = msgspec.field(default_factory=dict)
+    of_sources: dict[str, int] = msgspec.field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.n_items:,} items, {self.n_tokens:,} tokens"

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -20,7 +19,7 @@ from tokenmill.features import PARTS
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.unit_content import content
-from tokenmill.rounds import Round, Rounds, Task, do
+from tokenmill.rounds import Facts, Round, Rounds, Task, do
 from tokenmill.storage.unit_store import unit_key
 from tokenmill_reader.regular_files import naming
 
@@ -28,11 +27,10 @@ _IDS_FILE = "ids.npy"  # in a unit's folder
 _TEXTS_FILE = "texts.npy"
 
 
-class DocumentFacts(msgspec.Struct, frozen=True):
+class DocumentFacts(Facts, frozen=True):
     """How many documents a unit has."""
 
     n_documents: int
-    n_left_out: int = 0
 
     def __str__(self) -> str:
         return f"{self.n_documents:,} documents"

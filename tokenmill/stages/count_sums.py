@@ -5,13 +5,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from tokenmill.console import Advance
 from tokenmill.counts.partitions import partition_name, write_partitions
 from tokenmill.counts.spill import Run, Totals, sum_of_runs
 from tokenmill.counts.table import write_batches
-from tokenmill.rounds import Round, Rounds, Task, do
+from tokenmill.rounds import Facts, Round, Rounds, Task, do
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
 
@@ -29,12 +27,11 @@ class PartialCounts(NamedTuple):
     place: str
 
 
-class SumFacts(msgspec.Struct, frozen=True):
+class SumFacts(Facts, frozen=True):
     """Facts about a sum of counts. `dropped`: totals of the pre-tokens below count.count_min, which a partition leaves out."""
 
     n_parts: int
     dropped: Totals = Totals()
-    n_left_out: int = 0
 
     def __str__(self) -> str:
         return f"{self.n_parts:,} files of counts"

@@ -5,8 +5,6 @@ from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 
-import msgspec
-
 from tokenmill.config.count_params import BY_SOURCES, Count
 from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
@@ -20,7 +18,7 @@ from tokenmill.counts.counter import Counter
 from tokenmill.counts.table import write_batches
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.unit_content import content
-from tokenmill.rounds import Task
+from tokenmill.rounds import Facts, Task
 from tokenmill.stages.count_groups import GROUPS_MAX, groups_in, reading_of, refuse_many
 from tokenmill.stages.count_sums import SCRATCH_PREFIX, part_name
 from tokenmill.storage.scratch import scratch_directory
@@ -32,7 +30,7 @@ _ONE = Fraction(1)
 _COUNTERS_EXPECTED = 32  # groups of documents in a unit, which share the memory for counts
 
 
-class CountFacts(msgspec.Struct, frozen=True):
+class CountFacts(Facts, frozen=True):
     """The sums of a unit, and its quarantine. `groups`: for each file of counts, the index of its group of pieces, and the name of
     its group of documents ("" without count.by)."""
 

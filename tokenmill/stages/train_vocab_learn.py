@@ -15,7 +15,7 @@ from tokenmill.counts.table import read_counts
 from tokenmill.layout import CHECKPOINT_DIRECTORY
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.memory import Memory
-from tokenmill.rounds import Task
+from tokenmill.rounds import Facts, Task
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import Goal, OnProgress, Running, extend, learn
@@ -47,7 +47,7 @@ class SuperwordsFacts(msgspec.Struct, frozen=True):
         return {str(n_words): n for n_words, n in self.n_by_words}
 
 
-class LearnFacts(msgspec.Struct, frozen=True):
+class LearnFacts(Facts, frozen=True):
     """The figures of a training (see Learned), whose tokenizers are files. `last_count` of a trimming: see Trimmed. `groups`: only
     with train_vocab.parity. `superwords`: only of the second phase of train_vocab.superwords."""
 
@@ -55,8 +55,7 @@ class LearnFacts(msgspec.Struct, frozen=True):
     last_count: int | None
     n_text_tokens: int
     n_refused: int = 0
-    n_left_out: int = 0
-    groups: list[GroupTokens] = []
+    groups: list[GroupTokens] = msgspec.field(default_factory=list)
     superwords: SuperwordsFacts | None = None
 
     def __str__(self) -> str:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,19 +17,18 @@ from tokenmill.dataset.unit_output import TOKENS_FILE
 from tokenmill.errors import ValidationError
 from tokenmill.formats.parquet import read_tokens, write_tokens
 from tokenmill.formats.tokens import id_type, schema
-from tokenmill.rounds import Task
+from tokenmill.rounds import Facts, Task
 from tokenmill.tokenizer.remapping import Remapping
 from tokenmill_reader.regular_files import sha256_file
 
 
-class RemapFacts(msgspec.Struct, frozen=True):
+class RemapFacts(Facts, frozen=True):
     """The facts of a file of documents. `n_again`: the old ids that were decoded and encoded again. `tokens_sha256`: the file's
     TokensDigest."""
 
     n_tokens: int
     n_again: int
     tokens_sha256: str
-    n_left_out: int = 0
 
     def __str__(self) -> str:
         return f"{self.n_tokens:,} tokens"
