@@ -178,9 +178,12 @@ def test_a_build_leaves_short_documents_out_and_verify_judges_them_by_the_record
     write_manifest(manifest.model_copy(update={"filters": {"min_chars": 18}}), tokens)
     code, words = _verdict(project)
     assert code == 1 and "documents/b.jsonl.parquet" in words and "documents/a.jsonl.parquet" not in words
+    by = "not left out by dropped.parquet or min_chars."
+    assert f"b.jsonl: row 1: the dataset holds 1 rows more than there are documents that are {by}" in words
     write_manifest(manifest.model_copy(update={"filters": {"min_chars": 15}}), tokens)
     code, words = _verdict(project)
     assert code == 1 and "documents/b.jsonl.parquet" in words and "documents/a.jsonl.parquet" not in words
+    assert f"row 2: the document is not in the dataset, whose file for it holds 2, and is {by}" in words
     write_manifest(manifest.model_copy(update={"filters": {}}), tokens)
     code, words = _verdict(project)
     assert code == 1 and "'min_chars' left out, which is no filter of manifest.json" in words

@@ -127,7 +127,7 @@ def check_file(file: DocumentsFile, advance: Advance, folder: Path) -> FileFacts
     first_rows = [first_row for _, first_row in entry.pieces]
     kept = None if file.unit is None else kept_of(file.unit, file.rules.limits)
     with unit_index(folder / UNIT_INDEX_FILE, first_rows, has_names, _groups(file), has_mask, kept) as add_to_index:
-        for span in aligned(expected, shards, read_tokens(tokens)):
+        for span in aligned(expected, shards, read_tokens(tokens), [*file.rules.filters]):
             if judge.has_source:
                 check_encoding(judge.tokenizer, judge.chat, span.documents, file.rules.limits, span.place)
             checked = check_span(span, judge)

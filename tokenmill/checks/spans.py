@@ -45,8 +45,11 @@ class Span:
         return WrongRowError(self.shard(i), self.row(i), what)
 
 
-def aligned(documents: Iterable[Batch], shards: Sequence[str], tokens: Iterator[pa.RecordBatch]) -> Iterator[Span]:
-    """Pairs documents with their rows, in order. `shards`: the shard of each piece of their unit.
+def aligned(
+    documents: Iterable[Batch], shards: Sequence[str], tokens: Iterator[pa.RecordBatch], filters: Sequence[str] = ()
+) -> Iterator[Span]:
+    """Pairs documents with their rows, in order. `shards`: the shard of each piece of their unit. `filters`: the names of those
+    that left documents out.
 
     Raises WrongRowError if one side has more than the other.
     """
@@ -58,9 +61,9 @@ def aligned(documents: Iterable[Batch], shards: Sequence[str], tokens: Iterator[
                 held = None  # a slice without rows keeps them all in memory while the next are read
                 held = next(tokens, None)
             if held is None:
-                raise WrongRowError(
-                    shard, row, f"the document is not in the dataset, whose file for it holds {n_rows_before}."
-                )
+                kept = f", and is not left out by {' or '.join(filters)}" if filters else ""
+                what = f"the document is not in the dataset, whose file for it holds {n_rows_before}{kept}."
+                raise WrongRowError(shard, row, what)
             n_rows = min(len(batch.texts), held.num_rows)
             yield Span(shards, n_rows_before, batch.slice(0, n_rows), held.slice(0, n_rows))
             shard, row = shards[batch.piece(n_rows - 1)], batch.rows()[n_rows - 1].as_py() + 1
@@ -68,7 +71,8 @@ def aligned(documents: Iterable[Batch], shards: Sequence[str], tokens: Iterator[
         del batch
     rest = (held.num_rows if held is not None else 0) + sum(more.num_rows for more in tokens)
     if rest:
-        raise WrongRowError(shard, row, f"the dataset holds {rest} rows more than there are documents.")
+        kept = f" that are not left out by {' or '.join(filters)}" if filters else ""
+        raise WrongRowError(shard, row, f"the dataset holds {rest} rows more than there are documents{kept}.")
 
 
 def same_ids(span: Span, i: int, found: list[int], expected: list[int], of: str) -> None:
