@@ -22,7 +22,7 @@ from tokenmill.checks.findings import Finding, NotChecked, in_manifest, of_error
 from tokenmill.checks.subject import RightFile, Subject
 from tokenmill.config.source_params import Source
 from tokenmill.console import Progress, progress
-from tokenmill.corpus.dropped import DROPPED_FILE, NONE_DROPPED, Dropped, RecordedRows
+from tokenmill.corpus.dropped import DROPPED_FILE, Dropped, RecordedRows, none_dropped
 from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.dataset.entries import TableFile
@@ -202,7 +202,7 @@ def _recorded_filters(manifest: Manifest, dropped: Dropped | None) -> tuple[Filt
         again = filters_of(manifest.filters)
     except (ParamsError, UsageError) as error:
         not_checked.append(NotChecked(f"whether the filters of {MANIFEST_FILE} left the right documents out: {error}"))
-    rest = (dropped or NONE_DROPPED).but_by(again)
+    rest = (dropped or none_dropped()).but_by(again)
     recorded: Filters = {DROPPED_FILE: RecordedRows(rest)} if rest.shards else {}
     return {**recorded, **again}, not_checked
 

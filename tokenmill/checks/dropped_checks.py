@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from tokenmill.checks.findings import BUILD, FORCE, Finding, NotChecked, of_error
 from tokenmill.checks.subject import Subject
 from tokenmill.checks.table_checks import TABLES
-from tokenmill.corpus.dropped import DROPPED_FILE, NONE_DROPPED, Dropped, read_dropped
+from tokenmill.corpus.dropped import DROPPED_FILE, Dropped, none_dropped, read_dropped
 from tokenmill.corpus.filter import LISTED_BY, DocumentList
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
@@ -27,7 +27,7 @@ def dropped_documents(subject: Subject) -> tuple[Dropped | None, list[Finding | 
     tables = subject.tables
     if tables is None or not (tables / DROPPED_FILE).exists():
         if not subject.manifest.n_dropped or (subject.inputs is None and tables is None):
-            return NONE_DROPPED, []
+            return none_dropped(), []
         where = DROPPED_FILE if tables is None else tables / DROPPED_FILE
         return None, [NotChecked(f"the dropped documents: {where} is not there; copy it beside the dataset")]
     try:

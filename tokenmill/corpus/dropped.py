@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -167,9 +168,13 @@ class Dropped:
 
 
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
-NONE_DROPPED = Dropped(
-    pa.schema([field.with_type(_DICTIONARY) if field.name in _REPEATED else field for field in SCHEMA]).empty_table()
-)
+
+
+@cache
+def none_dropped() -> Dropped:
+    """No documents. Not made as this module is imported, since pyarrow then imports pandas where that is installed."""
+    fields = [field.with_type(_DICTIONARY) if field.name in _REPEATED else field for field in SCHEMA]
+    return Dropped(pa.schema(fields).empty_table())
 
 
 def read_dropped(path: Path) -> Dropped:

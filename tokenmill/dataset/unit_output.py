@@ -10,7 +10,7 @@ import pyarrow as pa
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.console import say
 from tokenmill.corpus.bad_documents import BadDocument
-from tokenmill.corpus.dropped import DROPPED_FILE, NONE_DROPPED, Dropped, UnitDropped, read_dropped
+from tokenmill.corpus.dropped import DROPPED_FILE, Dropped, UnitDropped, none_dropped, read_dropped
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, LeftOut, left_out, read_quarantine, write_left
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import read_index, unit_of_index
@@ -138,7 +138,7 @@ def take_over(store: UnitStore, keys: Mapping[str, Sequence[str]], files: Mappin
         if (names and kept is None) or not _is_whole(path, shard.sha256):
             return False
         with store.new(shard.unit) as partial:
-            reasons = _write_dropped(shard, dropped or NONE_DROPPED, partial)
+            reasons = _write_dropped(shard, dropped or none_dropped(), partial)
             link(path, partial / TOKENS_FILE)
             _count(path, manifest.id_max, partial / UNIT_COUNTS_FILE)
             unit_of_index(rows, partial / UNIT_INDEX_FILE, shard.pieces, kept)
@@ -239,7 +239,7 @@ def _of_unit(shard: OutputShard, left: Mapping[str, Sequence[BadDocument]] | Non
 def _dropped_of(manifest: Manifest, path: Path | None) -> Dropped | None:
     """The dropped documents; None if they are unknown."""
     if not manifest.n_dropped:
-        return NONE_DROPPED
+        return none_dropped()
     if path is None or not _is_whole_table(manifest, DROPPED_FILE, path):
         return None
     return read_dropped(path)

@@ -13,7 +13,7 @@ from tokenmill import _core
 from tokenmill.artifacts.model_card import not_reached, read_card
 from tokenmill.checks.file_checks import DocumentsFile
 from tokenmill.config.params import Validate
-from tokenmill.corpus.dropped import DROPPED_FILE, NONE_DROPPED, read_dropped
+from tokenmill.corpus.dropped import DROPPED_FILE, none_dropped, read_dropped
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.corpus.units import Unit
@@ -81,7 +81,7 @@ def collect(checked: Reported, params: Validate) -> dict[str, Any]:
     dataset = _of_dataset(manifest, described)
     tables = read_tables(root / TABLES_DIRECTORY)
     references = load_references(params.references, root)
-    dropped = read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE) if manifest.n_dropped else NONE_DROPPED
+    dropped = read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE) if manifest.n_dropped else none_dropped()
     sample = sampling.draw_documents(checked.units, params.language_column, checked.limits, dropped)
     counts = None if tables is None else _of_text(tables, tokenizer)
     # The bigram model is half of the work, and most of that is done without Python's lock.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tokenmill.config.source_params import Source
 from tokenmill.console import say
-from tokenmill.corpus.dropped import DROPPED_FILE, NONE_DROPPED, read_dropped
+from tokenmill.corpus.dropped import DROPPED_FILE, none_dropped, read_dropped
 from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.dataset.manifest import Manifest
@@ -150,7 +150,7 @@ def _tell_left_out(project: Project, manifest: Manifest, corpus: EncodedCorpus, 
         say(f"encode: left out {sum(n_dropped.values()):,} documents by {names}: {reasons}")
     lists = project.read_lists()
     has_lines = n_dropped and any(map(len, lists.values()))
-    dropped = read_dropped(project.root / TABLES_DIRECTORY / DROPPED_FILE) if has_lines else NONE_DROPPED
+    dropped = read_dropped(project.root / TABLES_DIRECTORY / DROPPED_FILE) if has_lines else none_dropped()
     for name, whole in lists.items():
         of_units = [of_unit[name] for of_unit in filters.values() if name in of_unit]
         if words := whole.idle(of_units, dropped):

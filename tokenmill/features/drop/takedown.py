@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tokenmill.artifacts.golden import GOLDEN_FILE
 from tokenmill.config.params import Params
-from tokenmill.corpus.dropped import DROPPED_FILE, NONE_DROPPED, Dropped, read_dropped
+from tokenmill.corpus.dropped import DROPPED_FILE, Dropped, none_dropped, read_dropped
 from tokenmill.corpus.filter import LISTED_BY
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.dataset.document_index import read_unit_index
@@ -116,7 +116,7 @@ def takedown(root: Path, params: Params) -> Takedown | None:
     """Finds what is left in the project at `root` of the documents that source.drop names; None without such documents. Raises
     CorpusError and ParamsError."""
     listed_lines = DropList.read(root, params.source.drop, params.has_ids)
-    dropped = NONE_DROPPED
+    dropped = none_dropped()
     unread = []
     try:
         dropped = read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE).by(LISTED_BY)
