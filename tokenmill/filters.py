@@ -3,7 +3,9 @@
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.config.source_params import Source
@@ -92,7 +94,8 @@ class FilterOfPackage:
 
     def left_out(self, shard: str, batch: Batch) -> Mapping[int, Left]:
         """The documents of a batch that it leaves out, known by its name (see Filter). Raises ParamsError where it fails, or gives
-        what is no index and reason."""
+        what is no index and reason, or on a machine that has another version of its package."""
+        self._refuse_other_version()
         try:
             left = {
                 operator.index(i): Left(why.reason, self.name) for i, why in self.filter.left_out(shard, batch).items()
@@ -110,6 +113,19 @@ class FilterOfPackage:
                 "Correct the package, or install another version of it.",
             ) from error
         return left
+
+    def _refuse_other_version(self) -> None:
+        name, _, wanted = self.package.rpartition(" ")
+        try:
+            installed = version(name)
+        except PackageNotFoundError:
+            installed = "none"
+        if installed != wanted:
+            raise ParamsError(
+                param_of(self.name),
+                f"the build has {self.package}; installed on {gethostname()} is {installed}.",
+                "Install the same version on each machine of the cluster, and restart its workers.",
+            )
 
 
 def param_of(name: str) -> str:

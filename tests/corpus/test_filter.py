@@ -18,6 +18,7 @@ from tokenmill.errors import ParamsError, UsageError
 from tokenmill.features.drop.filter.drop_list import DropLine, DropList
 from tokenmill.filters import asked_filters, filters_of
 from tokenmill.layout import LOCK_FILE, STAGES
+from tokenmill.pipeline.code_pins import code_changes
 from tokenmill.stages.count_groups import refuse_groups
 
 
@@ -83,6 +84,8 @@ def test_name_and_version_of_the_package_join_the_keys(site: Path) -> None:
 def test_a_filter_that_is_not_there_is_a_mistake(asked: dict[str, object], words: str, tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match=re.escape(words)):
         asked_filters(tmp_path, Source(filters=asked), has_ids=True)
+    with pytest.raises(ParamsError, match=re.escape(words)):
+        code_changes(tmp_path, Source(filters=asked))
 
 
 def test_a_package_that_cannot_be_used_is_one_error(site: Path) -> None:
@@ -132,6 +135,16 @@ def test_a_filter_that_fails_is_one_error_that_names_its_package(site: Path, lin
     with pytest.raises(ParamsError, match=expected + words):
         filters_of({"shouting": 0.5})["shouting"].left_out("a.jsonl", batch)
     sys.modules.pop("shouting.filter", None)
+
+
+def test_a_machine_with_another_version_of_the_package_leaves_nothing_out(site: Path) -> None:
+    batch, found = Batch(0, pa.array(["LOUD"], pa.large_string()), None), filters_of({"shouting": 0.5})["shouting"]
+    assert found.left_out("a.jsonl", batch)
+    shutil.rmtree(site / "shouting-7.dist-info")
+    for installed in ("none", "8"):
+        with pytest.raises(ParamsError, match=f"the build has shouting 7; installed on .* is {installed}"):
+            found.left_out("a.jsonl", batch)
+        write_dist_info(site, "shouting", 8, "filters", "shouting = shouting.filter:Shouting")
 
 
 def test_documents_are_known_by_the_name_of_the_filter_and_none_has_that_of_a_column(site: Path) -> None:

@@ -8,7 +8,7 @@ from tokenmill.config.lockfile import read_lock, write_lock
 from tokenmill.config.source_params import Source
 from tokenmill.console import say
 from tokenmill.errors import VersionsError
-from tokenmill.filters import packages_of
+from tokenmill.filters import asked_values, packages_of
 from tokenmill.layout import LOCK_FILE, STAGES
 from tokenmill.pipeline.causes import CODE, Cause
 from tokenmill.pipeline.code_digest import libraries, output_digest, output_digest_with
@@ -67,7 +67,7 @@ def refuse_other_code(root: Path, source: Source) -> None:
 
 def _versions(source: Source) -> dict[str, str]:
     """The versions of the libraries that decide bytes, and of the packages that filter documents, by name."""
-    packages = (package.rpartition(" ") for package in packages_of(source.filters).values())
+    packages = (package.rpartition(" ") for package in packages_of(asked_values(source)).values())
     return libraries() | {name: version for name, _, version in packages}
 
 
