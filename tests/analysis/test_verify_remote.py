@@ -13,7 +13,7 @@ import pytest
 from tests.builders.s3_server import SECRET, client, environment, moto
 from tests.builders.teams import cli
 from tests.conftest import Project, make_project
-from tokenmill.analysis.remote_dataset import RemoteDataset
+from tokenmill.analysis.remote_dataset import StoredDataset
 from tokenmill.features.share.upload import upload
 from tokenmill.storage import objects
 from tokenmill_reader.copy_check import files_below
@@ -150,7 +150,7 @@ def test_a_dataset_in_a_folder_is_verified_where_it_is(built: Project, tmp_path:
 
 
 def test_a_fetched_file_is_there_while_it_is_checked(url: str, tmp_path: Path) -> None:
-    remote = RemoteDataset(url, tmp_path)
+    remote = StoredDataset(url, tmp_path)
     with remote.at_hand("documents/a.jsonl.parquet", Event()):
         assert (remote.tokens / "documents/a.jsonl.parquet").read_bytes() == objects.get(
             f"{url}/tokens/documents/a.jsonl.parquet"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.builders.conversation_sets import StandIn, canonical
 from tests.builders.trained import TOKENIZER
-from tokenmill.checks.file_checks import DocumentRules, DocumentsFile, check_file
+from tokenmill.checks.file_checks import DocumentRules, FileCheck, check_file
 from tokenmill.checks.row_checks import Judge, check_sample, check_span
 from tokenmill.checks.spans import Span
 from tokenmill.config.source_params import Source
@@ -162,7 +162,7 @@ def check_alone(folder: Path, entry: OutputShard) -> Any:
     made = folder / "made"
     made.mkdir(exist_ok=True)
     rules = DocumentRules(Source.model_construct(), UNBOUNDED, {})
-    file = DocumentsFile(entry, folder / "c.parquet", None, rules, judge, {0}, None, None)
+    file = FileCheck(entry, folder / "c.parquet", None, rules, judge, {0}, None, None)
     return check_file(file, lambda _bytes, _tokens: None, made)
 
 

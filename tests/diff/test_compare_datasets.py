@@ -20,7 +20,7 @@ from tokenmill.dataset.document_index import index_schema
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.features.share.upload import upload
 from tokenmill.report import document_changes as comparing
-from tokenmill.report.document_changes import Indexed, document_changes
+from tokenmill.report.document_changes import IndexedDocuments, document_changes
 from tokenmill.storage import objects
 from tokenmill.versioning.published_report import published_report
 from tokenmill_reader.regular_files import sha256_file
@@ -31,7 +31,7 @@ Document = tuple[str | int, str, str]
 SOURCES = {"web/a.jsonl": ["one", "two", "three", "four"], "books/b.jsonl": ["five", "six"]}
 
 
-def indexed(path: Path, documents: list[Document], shard: str = "data/raw/a.jsonl") -> Indexed:
+def indexed(path: Path, documents: list[Document], shard: str = "data/raw/a.jsonl") -> IndexedDocuments:
     """A dataset of these documents that is a manifest and an index alone."""
     schema = index_schema(has_names=isinstance(documents[0][0], str), has_split=True)
     rows = [
@@ -58,7 +58,7 @@ def indexed(path: Path, documents: list[Document], shard: str = "data/raw/a.json
         "tables": [table],
         "files": {"file_bytes": 1, "splits": {"x": 0.5, "y": 0.5}} | dict.fromkeys(of_files),
     }
-    return Indexed(Manifest.model_validate(content), path)
+    return IndexedDocuments(Manifest.model_validate(content), path)
 
 
 def naive(one: list[Document], other: list[Document], has_ids: bool) -> dict[str, int]:

@@ -24,7 +24,7 @@ from tokenmill.versioning.stored import (
 _QUARANTINE = f"{QUARANTINE}/{QUARANTINE_FILE}"
 
 
-class RemoteDataset:
+class StoredDataset:
     """The dataset PLACE/DIGEST, as it was listed. `tokens`: the folder of this machine that its files are fetched into.
     `names`: the files in its folder `tokens`. `wrong`: what no upload leaves there, or leaves out. `keeps`: whether `at_hand`
     leaves a file where it is for later; it is False at first."""

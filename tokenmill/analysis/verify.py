@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from tokenmill.analysis.beside import beside, tokenizer_of
 from tokenmill.analysis.input_checks import find_inputs
-from tokenmill.analysis.remote_dataset import RemoteDataset
-from tokenmill.checks.dataset_checks import Checked, wrong_identity, wrong_manifest, wrong_rest, wrong_stored
+from tokenmill.analysis.remote_dataset import StoredDataset
+from tokenmill.checks.dataset_checks import CheckedFiles, wrong_identity, wrong_manifest, wrong_rest, wrong_stored
 from tokenmill.checks.dropped_checks import dropped_documents
-from tokenmill.checks.file_checks import DocumentRules, DocumentsFile, FileFacts, facts_and_findings, judges_of
+from tokenmill.checks.file_checks import DocumentRules, FileCheck, FileFacts, facts_and_findings, judges_of
 from tokenmill.checks.findings import Finding, NotChecked, in_manifest, of_error
 from tokenmill.checks.subject import RightFile, Subject
 from tokenmill.config.source_params import Source
@@ -104,7 +104,7 @@ def _verify_remote(url: str, options: VerifyOptions) -> Verdict:
     answer for a minute.
     """
     with tempfile.TemporaryDirectory(prefix="tokenmill-verify-") as scratch:
-        remote = RemoteDataset(url, Path(scratch))
+        remote = StoredDataset(url, Path(scratch))
         remote.fetch_beside(options.tokenizer is None, options.has_tables)
         if options.tokenizer is None and (wrong := remote.wrong_tokenizer()):
             verdict = Verdict(remote.tokens, findings=wrong, not_checked=["all that needs the tokenizer"])
@@ -116,7 +116,7 @@ def _verify_remote(url: str, options: VerifyOptions) -> Verdict:
     return verdict
 
 
-def _verified(dataset: Path, options: VerifyOptions, remote: RemoteDataset | None) -> Verdict:
+def _verified(dataset: Path, options: VerifyOptions, remote: StoredDataset | None) -> Verdict:
     verdict = Verdict(dataset)
     try:
         manifest = read_manifest(dataset)
@@ -152,7 +152,7 @@ def _verified(dataset: Path, options: VerifyOptions, remote: RemoteDataset | Non
 
 
 def _check_files(
-    subject: Subject, options: VerifyOptions, remote: RemoteDataset | None, verdict: Verdict, scratch: Path
+    subject: Subject, options: VerifyOptions, remote: StoredDataset | None, verdict: Verdict, scratch: Path
 ) -> None:
     """Checks the files of a dataset whose manifest can be trusted, and then what follows from all of them. `scratch`: an empty
     folder."""
@@ -184,7 +184,7 @@ def _check_files(
         finally:
             ended.set()
     right = [RightFile(file.entry, folder) for file, folder, facts in zip(files, folders, done, strict=True) if facts]
-    rest = wrong_rest(subject, Checked(right, dropped, scratch, options.threads, code=""))
+    rest = wrong_rest(subject, CheckedFiles(right, dropped, scratch, options.threads, code=""))
     verdict.add(Driver(scratch, UnitStore(scratch)).run(rest, Threads(options.threads)))
     engines = dict.fromkeys(name for file in files for name in file.judge.engines)
     verdict.checked = _numbers(manifest, options, [facts for facts in done if facts], list(engines))
@@ -207,13 +207,13 @@ def _recorded_filters(manifest: Manifest, dropped: Dropped | None) -> tuple[Filt
     return {**recorded, **again}, not_checked
 
 
-def _files(subject: Subject, options: VerifyOptions, filters: Filters) -> list[DocumentsFile]:
+def _files(subject: Subject, options: VerifyOptions, filters: Filters) -> list[FileCheck]:
     """The files of documents that are there, as they are to be checked."""
     manifest, judges, there = subject.manifest, judges_of(subject), set(subject.names)
     rules = DocumentRules(_LENIENT, UNBOUNDED, filters)
     sample = _sample(manifest, options.sample_documents, options.seed)
     return [
-        DocumentsFile(
+        FileCheck(
             entry=entry,
             tokens=subject.folder / entry.name,
             unit=None if subject.inputs is None else subject.inputs.units.get(entry.name),
@@ -234,12 +234,12 @@ class _FileChecks:
     documents are known. `ended`: set once an error or Ctrl-C has ended the work."""
 
     subject: Subject
-    remote: RemoteDataset | None
+    remote: StoredDataset | None
     knows_dropped: bool
     ended: threading.Event
     now: Progress
 
-    def check_file(self, file: DocumentsFile, folder: Path) -> tuple[FileFacts | None, list[Finding]]:
+    def check_file(self, file: FileCheck, folder: Path) -> tuple[FileFacts | None, list[Finding]]:
         """Checks a file of documents, once it is here; its sums, or None if it is wrong or could not be checked."""
         if self.ended.is_set():
             return None, []

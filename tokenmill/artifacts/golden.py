@@ -31,7 +31,7 @@ class Vector(Record):
     ids: list[int]
 
 
-class Conversation(Record):
+class GoldenConversation(Record):
     """A conversation and its ids by the tokenizer's chat template."""
 
     name: str
@@ -46,7 +46,7 @@ class Golden(Record):
     format_version: int = 1
     tokenizer_digest: str
     engines: dict[str, str | None]
-    conversations: list[Conversation] = Field(default=[])
+    conversations: list[GoldenConversation] = Field(default=[])
     vectors: list[Vector]
 
 

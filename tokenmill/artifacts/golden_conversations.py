@@ -17,29 +17,29 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 Messages = list[dict[str, str]]
 
 
-class Conversations(NamedTuple):
+class GoldenConversations(NamedTuple):
     """Conversations with their ids. `why`: why there are none, for a template that refuses them all."""
 
     encoded: list[tuple[Messages, list[int]]]
     why: str | None = None
 
 
-def encoded_conversations(folder: Path, tokenizer: Tokenizer, texts: Iterable[str], n: int) -> Conversations:
+def encoded_conversations(folder: Path, tokenizer: Tokenizer, texts: Iterable[str], n: int) -> GoldenConversations:
     """Up to `n` conversations with these texts, by the default chat template of the tokenizer in a folder; none if it has none.
     Texts with special tokens are left out, since libraries make ids of these. So are conversations that the template refuses, and
     all of a template that may write the day, since the libraries ask the clock."""
     template = chat_templates_of(folder).get(DEFAULT)
     plain = [text for text in texts if not any(token in text for token in tokenizer.special_tokens)]
     if template is None or not plain:
-        return Conversations([])
+        return GoldenConversations([])
     if "strftime_now" in template:
-        return Conversations([], "the chat template writes the day on which it is asked")
+        return GoldenConversations([], "the chat template writes the day on which it is asked")
     why = None
     encoded = []
     try:
         encoder = ChatEncoder(tokenizer, ChatSettings(template, "all", special_names(folder)), str(folder))
     except TemplateError as error:
-        return Conversations([], f"the chat template refuses them: {error}")
+        return GoldenConversations([], f"the chat template refuses them: {error}")
     for messages in conversations(plain, n):
         try:
             rendered = pa.array([msgspec.json.encode({"messages": messages}).decode()], pa.large_string())
@@ -48,7 +48,7 @@ def encoded_conversations(folder: Path, tokenizer: Tokenizer, texts: Iterable[st
             why = f"the chat template refuses them: {error}"
             continue
         encoded.append((messages, ids))
-    return Conversations(encoded, None if encoded else why)
+    return GoldenConversations(encoded, None if encoded else why)
 
 
 def conversations(texts: Sequence[str], n: int) -> list[Messages]:

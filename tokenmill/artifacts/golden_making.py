@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tokenmill.artifacts.golden import (
-    Conversation,
     Encode,
     Golden,
+    GoldenConversation,
     Vector,
     first_difference,
     read_golden,
@@ -67,12 +67,12 @@ def renew_conversations(directory: Path, tokenizer: Tokenizer) -> None:
         write_golden(golden.model_copy(update={"conversations": chats}), directory)
 
 
-def _conversations(directory: Path, tokenizer: Tokenizer) -> list[Conversation]:
+def _conversations(directory: Path, tokenizer: Tokenizer) -> list[GoldenConversation]:
     """Without the samples, which are documents of others."""
     chats = encoded_conversations(directory, tokenizer, [*PANEL.values(), *HARD.values()], _N_CONVERSATIONS)
     if chats.why:
         say(f"golden.json has no conversations, since {chats.why}")
     return [
-        Conversation(name=f"conversation/{i}", messages=messages, ids=ids)
+        GoldenConversation(name=f"conversation/{i}", messages=messages, ids=ids)
         for i, (messages, ids) in enumerate(chats.encoded)
     ]

@@ -13,7 +13,7 @@ from tokenmill.tokenizer.added_tokens import Finder
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 
-class Stretch(NamedTuple):
+class TokenStretch(NamedTuple):
     """The characters `start` to `end` - 1 of a rendered text: a special token, or text between two, with `id` None."""
 
     start: int
@@ -88,7 +88,7 @@ class SegmentEncoder:
         """The text of ids. Parts of characters become U+FFFD."""
         return self._tokenizer.decode_bytes(ids).decode(errors="replace")
 
-    def special_places(self, rendering: Rendering, ids: Any) -> tuple[list[Stretch], list[int]]:
+    def special_places(self, rendering: Rendering, ids: Any) -> tuple[list[TokenStretch], list[int]]:
         """The template's special tokens in a rendering, and the positions of their ids in the rendering's `ids`.
 
         Two empty lists if the positions are ambiguous: text also has the id of a special token (as characters outside the
@@ -153,7 +153,7 @@ class SegmentEncoder:
             lists.offsets.to_numpy(),
         )
 
-    def _segments(self, guarded: str) -> list[Stretch]:
+    def _segments(self, guarded: str) -> list[TokenStretch]:
         """Cuts the text with stand-ins at its special tokens as the tokenizer finds them: first those matched before normalizing,
         then the others in the gaps."""
         spans = list(self._early.spans(guarded)) if self._early else []
@@ -170,13 +170,13 @@ class SegmentEncoder:
             if token is not None and not token.special:
                 continue
             if end < start:
-                segments.append(Stretch(end, start, None))
+                segments.append(TokenStretch(end, start, None))
             if token is not None:
-                segments.append(Stretch(start, stop, token.id))
+                segments.append(TokenStretch(start, stop, token.id))
             end = stop
         return segments
 
-    def _check_independent(self, rendering: Rendering, segments: list[Stretch], owner: int) -> None:
+    def _check_independent(self, rendering: Rendering, segments: list[TokenStretch], owner: int) -> None:
         """Raises ChatError if the tokenizers library encodes text between special tokens differently than alone. Tests the text
         with letters in place of stand-ins."""
         text = "".join(

@@ -35,7 +35,7 @@ from tokenmill_reader.regular_files import read
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedFiles:
     """What the checks of the single files gave. `files`: those that are right, in the manifest's order. `dropped`: the dropped
     documents; None if they could not be read. `scratch`: an empty folder. `threads`, `code`: for the checks of file sets (see
     `wrong_sets`)."""
@@ -67,7 +67,7 @@ def wrong_stored(subject: Subject, file: OutputShard | TableFile) -> Iterator[Fi
         yield Finding(file.name, None, what, COPY)
 
 
-def wrong_rest(subject: Subject, checked: Checked) -> Rounds[list[Finding | NotChecked]]:
+def wrong_rest(subject: Subject, checked: CheckedFiles) -> Rounds[list[Finding | NotChecked]]:
     """Checks what follows from all files together: the tables, the file sets, the dropped documents, the quarantine,
     and the files of the tokenizer beside the dataset."""
     of_tables = wrong_tables(subject, checked.files, checked.scratch)

@@ -83,7 +83,7 @@ class DocumentRules:
 
 
 @dataclass(frozen=True)
-class DocumentsFile:
+class FileCheck:
     """A file of documents' tokens that is to be checked.
 
     `entry`: its entry in the manifest. `tokens`: the file. `unit`: the documents that it must hold, but for dropped ones. None:
@@ -102,7 +102,7 @@ class DocumentsFile:
     tables: Path | None
 
 
-def check_file(file: DocumentsFile, advance: Advance, folder: Path) -> FileFacts:
+def check_file(file: FileCheck, advance: Advance, folder: Path) -> FileFacts:
     """Checks a file of the dataset, and gives its sums. Derives its document index, token counts and dropped documents again, and
     writes them to `folder`, which is empty.
 
@@ -213,14 +213,14 @@ def _counted(documents: Iterable[Batch], piece_documents: npt.NDArray[np.int64])
 class FileTask(Task[FileFacts], frozen=True, kw_only=True):
     """Checks a file of the dataset against its documents."""
 
-    file: DocumentsFile
+    file: FileCheck
 
     def run(self, folder: Path, advance: Advance) -> FileFacts:
         """Writes what `check_file` derives again (see Task). `unit` counts: pieces that turned out damaged are marked there."""
         return check_file(replace(self.file, unit=self.unit), advance, folder)
 
 
-def facts_and_findings(file: DocumentsFile, advance: Advance, folder: Path) -> tuple[FileFacts | None, list[Finding]]:
+def facts_and_findings(file: FileCheck, advance: Advance, folder: Path) -> tuple[FileFacts | None, list[Finding]]:
     """What `check_file` gives, or None with a finding for the error that it raises. Raises OSError if the machine fails, such as
     for a full disk, because this says nothing of the file."""
     try:
@@ -259,7 +259,7 @@ def judges_of(subject: Subject, engines: Mapping[str, Encode] = MappingProxyType
     return {name: any_judge if policy is None else judges[policy] for name, policy in of_file.items()}
 
 
-def _groups(file: DocumentsFile) -> Groups | None:
+def _groups(file: FileCheck) -> Groups | None:
     """The groups of a file's documents, if they decide the splits: from the documents, else from the document index."""
     if file.group_column is None:
         return None

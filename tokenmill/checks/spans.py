@@ -48,8 +48,8 @@ class Span:
 def aligned(
     documents: Iterable[Batch], shards: Sequence[str], tokens: Iterator[pa.RecordBatch], filters: Sequence[str] = ()
 ) -> Iterator[Span]:
-    """Pairs documents with their rows, in order. `shards`: the shard of each piece of their unit. `filters`: the names of those
-    that left documents out.
+    """Pairs documents with their rows, in order. `shards`: the shard of each piece of their unit. `filters`: the names of what
+    left documents out.
 
     Raises WrongRowError if one side has more than the other.
     """

@@ -9,7 +9,7 @@ import pyarrow as pa
 from tokenmill import _core
 from tokenmill.config.sources import Reading
 from tokenmill.corpus.conversations import ConversationError, Maker
-from tokenmill.corpus.line_faults import Fault, Key, OnBadLine, explain, give_up, id_keys
+from tokenmill.corpus.line_faults import Fault, LineKey, OnBadLine, explain, give_up, id_keys
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError
 
@@ -36,7 +36,7 @@ def line_reader(shard: Shard, reading: Reading, on_bad_line: OnBadLine | None = 
     the first of these lines, and null is given in its place; without `on_bad_line`, CorpusError is raised.
     """
     text_column, id_column = reading.text_column, reading.id_column
-    keys = [Key(text_column, "text_column", "a string", (str,)), *id_keys(reading)]
+    keys = [LineKey(text_column, "text_column", "a string", (str,)), *id_keys(reading)]
     id_at = None if id_column is None else 1
     one_by_one = _one_by_one(shard, keys, [str, str | int], lambda values: (b"", values[0]), id_at, on_bad_line)
 
@@ -70,7 +70,7 @@ def conversation_reader(
 
 def _one_by_one(
     shard: Shard,
-    keys: Sequence[Key],
+    keys: Sequence[LineKey],
     kinds: Sequence[Any],
     make: Callable[[Sequence[Any]], tuple[bytes, str]],
     id_at: int | None,
@@ -118,23 +118,23 @@ _TYPES = {
 }
 
 
-def _key(name: str, param: str) -> Key:
+def _key(name: str, param: str) -> LineKey:
     match param:
         case "messages_column":
-            return Key(name, param, "an array of messages, or its JSON text", (list, str))
+            return LineKey(name, param, "an array of messages, or its JSON text", (list, str))
         case "pair":
-            return Key(name, param, "a text, a message or an array of messages", (list, dict, str))
+            return LineKey(name, param, "a text, a message or an array of messages", (list, dict, str))
         case "tools_column":
             of_tools = (list, str, type(None))
-            return Key(name, param, "an array of tools, its JSON text, or null", of_tools, is_optional=True)
+            return LineKey(name, param, "an array of tools, its JSON text, or null", of_tools, is_optional=True)
         case "keep_columns":
             of_values = (str, int, float, bool, type(None))
-            return Key(name, param, "a string, a number, true, false or null", of_values, "to keys that they have")
+            return LineKey(name, param, "a string, a number, true, false or null", of_values, "to keys that they have")
         case _:
-            return Key(name, param, "a string or null", (str, type(None)), "so that it names keys that they have")
+            return LineKey(name, param, "a string or null", (str, type(None)), "so that it names keys that they have")
 
 
-def _decoder(shard: Shard, keys: Sequence[Key], kinds: Sequence[Any]) -> Callable[[bytes], Any]:
+def _decoder(shard: Shard, keys: Sequence[LineKey], kinds: Sequence[Any]) -> Callable[[bytes], Any]:
     """Decodes a line into a struct whose fields v0, v1 and so on are the values of the keys."""
     fields = [
         (f"v{i}", kind, None) if key.is_optional else (f"v{i}", kind)

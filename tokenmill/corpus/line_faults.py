@@ -19,7 +19,7 @@ _TRUNCATED = "truncated"  # in msgspec's error for JSON without an end
 _KINDS = {str: "a string", bool: "a bool", int: "an int", float: "a float", list: "an array", dict: "an object"}
 
 
-class Key(NamedTuple):
+class LineKey(NamedTuple):
     """A key that is read of each line. `param`: the key of params.yaml that names it. `expected`: what its value must be, in words
     and as types. `remedy`: what to set the parameter to. `is_optional`: whether a line may lack it."""
 
@@ -39,11 +39,13 @@ class Fault(NamedTuple):
     setting: str | None = None
 
 
-def id_keys(reading: Reading) -> list[Key]:
+def id_keys(reading: Reading) -> list[LineKey]:
     """The key that holds the ids, if they are read."""
     if reading.id_column is None:
         return []
-    return [Key(reading.id_column, reading.id_param, "a string or an integer", (str, int), "to one of them or to null")]
+    return [
+        LineKey(reading.id_column, reading.id_param, "a string or an integer", (str, int), "to one of them or to null")
+    ]
 
 
 def give_up(shard: Shard, row: int, number: int, line: bytes, fault: Fault, on_bad_line: OnBadLine | None) -> None:
@@ -58,7 +60,7 @@ def give_up(shard: Shard, row: int, number: int, line: bytes, fault: Fault, on_b
     raise CorpusError(f"{words} {fault.advice}", code="TM201")
 
 
-def explain(shard: Shard, line: bytes, error: Exception, keys: Sequence[Key]) -> Fault:
+def explain(shard: Shard, line: bytes, error: Exception, keys: Sequence[LineKey]) -> Fault:
     """Explains why msgspec could not read these keys of a line of the shard. `error`: what it raised."""
     if isinstance(error, RecursionError):
         return Fault("the JSON is nested too deep to be read.", "Flatten the value, or delete the line.")
@@ -90,7 +92,7 @@ def explain(shard: Shard, line: bytes, error: Exception, keys: Sequence[Key]) ->
     return Fault(words)
 
 
-def _wrong_value(shard: Shard, line: bytes, error: Exception, keys: Sequence[Key]) -> Fault:
+def _wrong_value(shard: Shard, line: bytes, error: Exception, keys: Sequence[LineKey]) -> Fault:
     try:
         value_of_line = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):

@@ -9,7 +9,7 @@ from tokenmill_reader.open_parts import Place
 from tokenmill_reader.parquet_parts import ParquetParts
 
 
-class Documents(Blocks):
+class NumberedDocuments(Blocks):
     """The documents of a dataset in its own order, from the documents' own files."""
 
     def __init__(self, dataset: Path, manifest: Manifest) -> None:

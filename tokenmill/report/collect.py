@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tokenmill import _core
 from tokenmill.artifacts.model_card import not_reached, read_card
-from tokenmill.checks.file_checks import DocumentsFile
+from tokenmill.checks.file_checks import FileCheck
 from tokenmill.config.params import Validate
 from tokenmill.corpus.dropped import DROPPED_FILE, none_dropped, read_dropped
 from tokenmill.corpus.limits import Limits
@@ -65,7 +65,7 @@ class Reported:
     tokenizer: Tokenizer
     units: Sequence[Unit]
     limits: Limits
-    files: Sequence[DocumentsFile]
+    files: Sequence[FileCheck]
     facts: Mapping[str, Any]
 
 

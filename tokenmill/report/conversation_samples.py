@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 from tokenmill.checks.chat_checks import samples_in
-from tokenmill.checks.file_checks import DocumentsFile
+from tokenmill.checks.file_checks import FileCheck
 from tokenmill.config.chat_params import AnswerPart
 from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -28,7 +28,7 @@ OTHER = "other"
 """The part of trained tokens of which the template does not tell what of an answer they are."""
 
 
-def samples_of_files(files: Sequence[DocumentsFile], is_pair: bool) -> list[dict[str, Any]]:
+def samples_of_files(files: Sequence[FileCheck], is_pair: bool) -> list[dict[str, Any]]:
     """Up to N_SAMPLES conversations of checked files, drawn with SEED, in the order of the dataset.
 
     Ids and masks are those of the dataset's files. Each of `sides` has the text as runs of [text, part]: the part of an answer that
@@ -46,7 +46,7 @@ def samples_of_files(files: Sequence[DocumentsFile], is_pair: bool) -> list[dict
     return samples
 
 
-def _of_file(file: DocumentsFile, rows: Sequence[int], is_pair: bool) -> Iterator[dict[str, Any]]:
+def _of_file(file: FileCheck, rows: Sequence[int], is_pair: bool) -> Iterator[dict[str, Any]]:
     tokenizer, chat = file.judge.tokenizer, file.judge.chat
     assert chat is not None
     for row, conversation, (id, ids, mask) in zip(rows, _conversations(file, rows), _tokens(file, rows), strict=True):
@@ -70,7 +70,7 @@ def _of_file(file: DocumentsFile, rows: Sequence[int], is_pair: bool) -> Iterato
         }
 
 
-def _conversations(file: DocumentsFile, rows: Sequence[int]) -> list[bytes]:
+def _conversations(file: FileCheck, rows: Sequence[int]) -> list[bytes]:
     """The canonical JSON, in UTF-8, of the conversations, or samples of them, that are these rows of a file."""
     assert file.unit is not None and file.judge.chat is not None
     damaged = file.unit.without({i: "" for i, of in enumerate(file.entry.rows) if of.n_bad is None})
@@ -92,7 +92,7 @@ def _conversations(file: DocumentsFile, rows: Sequence[int]) -> list[bytes]:
     return conversations
 
 
-def _tokens(file: DocumentsFile, rows: Sequence[int]) -> Iterator[tuple[Any, Any, Any]]:
+def _tokens(file: FileCheck, rows: Sequence[int]) -> Iterator[tuple[Any, Any, Any]]:
     """The name of each of these rows of a file, and its ids and mask as arrays."""
     first = 0
     with parquet_file(file.tokens) as opened:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
-from tokenmill.checks.file_checks import DocumentsFile
+from tokenmill.checks.file_checks import FileCheck
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.report.conversation_samples import samples_of_files
@@ -15,7 +15,7 @@ from tokenmill_reader.checked_parquet import parquet_file
 
 
 def conversations_of(
-    manifest: Manifest, described: Mapping[str, Any] | None, tables: Path, files: Sequence[DocumentsFile]
+    manifest: Manifest, described: Mapping[str, Any] | None, tables: Path, files: Sequence[FileCheck]
 ) -> dict[str, Any] | None:
     """The report's entry of a dataset of conversations; None for texts. `described`: what `tokenmill info` says of them. `files`:
     those of the dataset, checked."""

@@ -35,7 +35,7 @@ _SIDES = ("one", "other")
 _ROUNDS = {"unchanged": ["id", "text", "split"], "moved": ["id", "text"], "changed": ["id"]}
 
 
-class Indexed(NamedTuple):
+class IndexedDocuments(NamedTuple):
     """A dataset: its manifest, and the path of its document index."""
 
     manifest: Manifest
@@ -67,7 +67,7 @@ class DocumentChanges:
         return sum(self.numbers.values()) - self.unchanged
 
 
-def document_changes(one: Indexed, other: Indexed) -> DocumentChanges:
+def document_changes(one: IndexedDocuments, other: IndexedDocuments) -> DocumentChanges:
     """What became of the documents of `one` in `other`. Raises ValidationError for an index that is missing or damaged."""
     sides = (one, other)
     for side in sides:
@@ -106,7 +106,7 @@ def document_changes(one: Indexed, other: Indexed) -> DocumentChanges:
     )
 
 
-def _refuse_wrong(side: Indexed) -> None:
+def _refuse_wrong(side: IndexedDocuments) -> None:
     entry = next((table for table in side.manifest.tables if table.name == DOCUMENTS_FILE), None)
     if entry is None or not side.path.exists():
         raise ValidationError(
@@ -148,7 +148,7 @@ def _origins(manifest: Manifest) -> dict[str, Set[Any]]:
 
 
 def _documents(
-    side: Indexed, name: str, left_out: Set[str], part: tuple[int, int], has_ids: bool, has_splits: bool
+    side: IndexedDocuments, name: str, left_out: Set[str], part: tuple[int, int], has_ids: bool, has_splits: bool
 ) -> pa.Table:
     """The documents of one part, a remainder and a divisor of keys, as rows to match: keys, and for each of both datasets how many
     they are and their first row in its index. `name`: the dataset that has them."""
@@ -231,7 +231,7 @@ def _row(rows: Mapping[str, int]) -> int:
     return [*rows.values()][-1]
 
 
-def _example(sides: Sequence[Indexed], rows: Mapping[str, int]) -> dict[str, Any]:
+def _example(sides: Sequence[IndexedDocuments], rows: Mapping[str, int]) -> dict[str, Any]:
     """A document's id, place and split in each dataset, by its rows in the indexes."""
     example: dict[str, Any] = dict.fromkeys(_SIDES)
     for name, side in zip(_SIDES, sides, strict=True):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tokenmill.dataset.manifest import Manifest
-from tokenmill.dataset.numbered import Documents
+from tokenmill.dataset.numbered import NumberedDocuments
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.layout import TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.report.health import shown
@@ -45,7 +45,7 @@ def examples_in(root: Path, manifest: Manifest) -> Examples | None:
     drawn = []
     if numbers:
         tokenizer = Tokenizer.load(root / TOKENIZER_DIRECTORY)
-        taken = Documents(root / TOKENS_DIRECTORY, manifest).take(np.array(numbers))
+        taken = NumberedDocuments(root / TOKENS_DIRECTORY, manifest).take(np.array(numbers))
         for number, ids in zip(numbers, taken, strict=True):
             tokens = [shown(tokenizer.token_bytes(id)) for id in ids[:SHOWN_TOKENS_MAX].tolist()]
             drawn.append({**rows[number], "beginning": tokens})

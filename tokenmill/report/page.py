@@ -111,15 +111,15 @@ def _since(
     the two cannot be read."""
     from tokenmill.dataset.manifest import read_manifest_file
     from tokenmill.dataset.tables import DOCUMENTS_FILE
-    from tokenmill.report.document_changes import Indexed, document_changes
+    from tokenmill.report.document_changes import IndexedDocuments, document_changes
 
     if published is None or published.dataset is None:
         return None
     path, index = published.dataset
     try:
         before, now = (
-            Indexed(read_manifest_file(path), index),
-            Indexed(manifest, root / TABLES_DIRECTORY / DOCUMENTS_FILE),
+            IndexedDocuments(read_manifest_file(path), index),
+            IndexedDocuments(manifest, root / TABLES_DIRECTORY / DOCUMENTS_FILE),
         )
         return published.version, document_changes(before, now)
     except (ValidationError, OSError):

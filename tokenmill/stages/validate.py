@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.artifacts.golden import Encode, check_golden, checked_tokenizer
-from tokenmill.checks.dataset_checks import Checked, wrong_identity, wrong_manifest, wrong_rest, wrong_stored
+from tokenmill.checks.dataset_checks import CheckedFiles, wrong_identity, wrong_manifest, wrong_rest, wrong_stored
 from tokenmill.checks.dropped_checks import dropped_documents
-from tokenmill.checks.file_checks import DocumentRules, DocumentsFile, FileFacts, FileTask, check_sums, judges_of
+from tokenmill.checks.file_checks import DocumentRules, FileCheck, FileFacts, FileTask, check_sums, judges_of
 from tokenmill.checks.findings import Finding, NotChecked, in_manifest, raise_first
 from tokenmill.checks.manifest_checks import wrong_inputs, wrong_sources
 from tokenmill.checks.row_checks import n_sampled
@@ -77,7 +77,7 @@ def validate(project: Project) -> Stage:
     with scratch_directory(root / SCRATCH_DIRECTORY, "validate-") as scratch:
         dropped, wrong = dropped_documents(subject)
         raise_first(wrong, TOKENS_DIRECTORY)
-        checked = Checked(right, dropped, scratch, project.memory.own_threads, code_digest("validate"))
+        checked = CheckedFiles(right, dropped, scratch, project.memory.own_threads, code_digest("validate"))
         raise_first((yield from wrong_rest(subject, checked)), TOKENS_DIRECTORY)
     _check_sizes(project)
     decodes = tokenizer.model is not None
@@ -160,7 +160,7 @@ def _tasks(
     tasks = []
     for unit in project.units:
         entry = entries[unit.output]
-        file = DocumentsFile(
+        file = FileCheck(
             entry=entry,
             tokens=subject.folder / entry.name,
             unit=unit,
@@ -181,7 +181,7 @@ def _sample(unit: Unit, entry: OutputShard, sample_documents: int) -> set[int]:
     return set(random.Random(f"{_SEED} {unit.output}").sample(range(entry.n_documents), n_drawn))
 
 
-def _key(unit: Unit, file: DocumentsFile, decides: Mapping[str, Any]) -> str:
+def _key(unit: Unit, file: FileCheck, decides: Mapping[str, Any]) -> str:
     """The key of a file's check: everything that decides what it finds and derives. `decides`: what decides it in every file."""
     judge, source = file.judge, file.rules.source
     return unit_key(
@@ -214,7 +214,7 @@ def _check_sizes(project: Project) -> None:
         raise_first([*map(NotChecked, found.not_checked), *found.findings], str(dataset.relative_to(root)))
 
 
-def _compared(checked: Sequence[tuple[DocumentsFile, Done[FileFacts]]]) -> dict[str, int]:
+def _compared(checked: Sequence[tuple[FileCheck, Done[FileFacts]]]) -> dict[str, int]:
     """The number of documents that were compared with each engine, for the report."""
     n_compared: dict[str, int] = {}
     for file, result in checked:

@@ -35,7 +35,7 @@ _N_DIGITS = 16
 _DIGEST = re.compile(rf"[0-9a-f]{{{_N_DIGITS}}}")
 
 
-class DatasetFile(NamedTuple):
+class StoredFile(NamedTuple):
     """A file of a dataset. `name`: relative to the dataset's folder in a place, and to `data` of a project."""
 
     name: str
@@ -92,7 +92,7 @@ def not_a_dataset(folder: str) -> ValidationError:
     )
 
 
-def named_files(manifest: Manifest) -> list[DatasetFile]:
+def named_files(manifest: Manifest) -> list[StoredFile]:
     """The files that the manifest names, without the quarantine. Up to format 9 it names none of the tokenizer."""
     named: dict[str, Sequence[OutputShard | TableFile]] = {
         TOKENS: [*manifest.shards, *manifest.set_files()],
@@ -100,13 +100,13 @@ def named_files(manifest: Manifest) -> list[DatasetFile]:
         TOKENIZER: manifest.tokenizer_files,
     }
     return [
-        DatasetFile(f"{folder}/{file.name}", file.n_bytes, file.sha256)
+        StoredFile(f"{folder}/{file.name}", file.n_bytes, file.sha256)
         for folder, files in named.items()
         for file in files
     ]
 
 
-def files_beside(data: Path, manifest: Manifest) -> list[DatasetFile]:
+def files_beside(data: Path, manifest: Manifest) -> list[StoredFile]:
     """The further files of an upload, in a project's `data`: the quarantine and the dataset's card if they are there, and the files
     of a tokenizer that the manifest does not name."""
     is_named = bool(manifest.tokenizer_files)
@@ -114,5 +114,5 @@ def files_beside(data: Path, manifest: Manifest) -> list[DatasetFile]:
     one_each = (data / QUARANTINE / QUARANTINE_FILE, data / TOKENS / CARD_FILE)
     paths += [path for path in one_each if path.is_file()]
     return [
-        DatasetFile(path.relative_to(data).as_posix(), path.stat().st_size, sha256_file(path)) for path in sorted(paths)
+        StoredFile(path.relative_to(data).as_posix(), path.stat().st_size, sha256_file(path)) for path in sorted(paths)
     ]

@@ -11,7 +11,7 @@ from tokenmill.analysis.beside import beside
 from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.layout import REPORT_FILE, TABLES_DIRECTORY, TOKENIZER_DIRECTORY
-from tokenmill.report.document_changes import DocumentChanges, Indexed, document_changes
+from tokenmill.report.document_changes import DocumentChanges, IndexedDocuments, document_changes
 from tokenmill.report.gate_results import flat
 from tokenmill.report.totals import SourceSums, sums_by_source
 from tokenmill.storage.json_files import read_json
@@ -82,7 +82,7 @@ def compare_datasets(one: Path, other: Path) -> DatasetComparison:
         documents = DocumentChanges(ours.n_documents)
     else:
         indexes = (beside(folder, TABLES_DIRECTORY) / DOCUMENTS_FILE for folder in folders)
-        documents = document_changes(*map(Indexed, manifests, indexes))
+        documents = document_changes(*map(IndexedDocuments, manifests, indexes))
     before, after = map(sums_by_source, manifests)
     parameters = {
         name: pair

@@ -37,7 +37,7 @@ class SampleSize(NamedTuple):
     work_bytes: int = 12_000_000
 
 
-class Reader(NamedTuple):
+class SampleReader(NamedTuple):
     """How documents are read, and which ones are left out."""
 
     source: Source
@@ -106,7 +106,7 @@ class Stratum:
         return self.file_bytes * self.total(lambda one: one.text_bytes) / max(self.total(lambda one: one.file_bytes), 1)
 
 
-def read_sample(shards: Mapping[Shard, int], reader: Reader, size: SampleSize) -> list[Stratum]:
+def read_sample(shards: Mapping[Shard, int], reader: SampleReader, size: SampleSize) -> list[Stratum]:
     """Draws shards, larger ones more often, and reads batches of them. `shards`: the file bytes to be encoded of each.
 
     Raises what a build would raise for these documents.
@@ -145,7 +145,7 @@ def _strata(shards: Mapping[Shard, int]) -> list[Stratum]:
     ]
 
 
-def _read(shard: Shard, reader: Reader, text_bytes_max: int, rng: random.Random) -> Excerpt | None:
+def _read(shard: Shard, reader: SampleReader, text_bytes_max: int, rng: random.Random) -> Excerpt | None:
     """Reads batches of a shard, from a random place if its format allows that, else from the beginning.
 
     Gives None for a damaged shard that the build would leave out."""

@@ -18,7 +18,7 @@ from tokenmill.versioning.stored import (
     QUARANTINE,
     TOKENIZER,
     TOKENS,
-    DatasetFile,
+    StoredFile,
     manifest_of,
     named_files,
 )
@@ -75,13 +75,13 @@ def download(folder: str, directory: Path) -> Manifest:
     return manifest
 
 
-def _wanted(folder: str, manifest: Manifest, listed: dict[str, StoredObject]) -> dict[str, DatasetFile | None]:
+def _wanted(folder: str, manifest: Manifest, listed: dict[str, StoredObject]) -> dict[str, StoredFile | None]:
     """The names of the files to fetch, with expected sizes and digests; None for a tokenizer.json that the manifest knows by the
     tokenizer's digest alone."""
-    wanted: dict[str, DatasetFile | None] = {file.name: file for file in named_files(manifest)}
+    wanted: dict[str, StoredFile | None] = {file.name: file for file in named_files(manifest)}
     wanted.setdefault(_TOKENIZER_FILE, None)
     if (stored := listed.get(_QUARANTINE_FILE)) is not None:
-        wanted[_QUARANTINE_FILE] = DatasetFile(_QUARANTINE_FILE, stored.n_bytes, manifest.quarantine_sha256)
+        wanted[_QUARANTINE_FILE] = StoredFile(_QUARANTINE_FILE, stored.n_bytes, manifest.quarantine_sha256)
     if missing := [name for name in wanted if name not in listed]:
         raise _wrong(f"{folder}/{missing[0]}", "missing")
     return wanted

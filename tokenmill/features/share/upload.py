@@ -25,7 +25,7 @@ from tokenmill.versioning.dvc_files import recorded_md5
 from tokenmill.versioning.stored import (
     MANIFEST,
     UPLOAD_FILE,
-    DatasetFile,
+    StoredFile,
     dataset_folders,
     files_beside,
     folder_name,
@@ -110,11 +110,11 @@ class _Transfer:
     now: Progress
     sending: Semaphore
 
-    def bring(self, file: DatasetFile, ended: Event) -> How:
+    def bring(self, file: StoredFile, ended: Event) -> How:
         """Brings one file there, and tries again after errors that may pass."""
         return with_patience(lambda: self._bring_now(file, ended), ended)
 
-    def _bring_now(self, file: DatasetFile, ended: Event) -> How:
+    def _bring_now(self, file: StoredFile, ended: Event) -> How:
         url, found = f"{self.folder}/{file.name}", self.there.get(file.name)
         if found is not None and found.n_bytes == file.n_bytes and anywhere.sha256_of(url) == file.sha256:
             self.now.skip(file.n_bytes)
@@ -136,7 +136,7 @@ class _Transfer:
 
 
 def _committed(
-    data: Path, folder: str, files: Sequence[DatasetFile], last: Mapping[str, bytes], now: Progress
+    data: Path, folder: str, files: Sequence[StoredFile], last: Mapping[str, bytes], now: Progress
 ) -> list[How]:
     """Brings the files that a hub's folder lacks into it in commits. `last`: the files of the last commit, by their names, of which
     one is the manifest."""
@@ -219,7 +219,7 @@ def _copied(from_url: str, url: str, sha256: str) -> bool:
     return True
 
 
-def _check_arrived(folder: str, files: Sequence[DatasetFile]) -> None:
+def _check_arrived(folder: str, files: Sequence[StoredFile]) -> None:
     there: dict[str, StoredObject] = anywhere.list_files(folder)
     for file in files:
         if file.name not in there or there[file.name].n_bytes != file.n_bytes:

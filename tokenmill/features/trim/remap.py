@@ -48,7 +48,7 @@ from tokenmill_reader.manifest import CARD_FILE, FORMAT_VERSION
 from tokenmill_reader.regular_files import read
 
 
-class Remapped(msgspec.Struct, frozen=True):
+class RemappedDataset(msgspec.Struct, frozen=True):
     """The numbers of a remapped dataset, before and after. `n_again`: the old ids that were decoded and encoded again."""
 
     n_documents: int
@@ -74,7 +74,7 @@ class _Job(NamedTuple):
         return beside(self.dataset, TABLES_DIRECTORY)
 
 
-def remap(dataset: Path, tokenizer: Path, directory: Path, own: Path | None, threads: int) -> Remapped:
+def remap(dataset: Path, tokenizer: Path, directory: Path, own: Path | None, threads: int) -> RemappedDataset:
     """Writes the dataset, its tables and its quarantine into folders of a new `directory`, with the tokenizer beside them. The
     directory appears whole or not at all.
 
@@ -113,7 +113,7 @@ def _refuse(manifest: Manifest, dataset: Path, directory: Path) -> None:
         raise ParamsError(dataset, what, again)
 
 
-def _remapped(job: _Job) -> Rounds[Remapped]:
+def _remapped(job: _Job) -> Rounds[RemappedDataset]:
     manifest, new = job.manifest, job.new
     for table in manifest.tables:
         check_file(job.tables / table.name, table)
@@ -148,7 +148,7 @@ def _remapped(job: _Job) -> Rounds[Remapped]:
         with write_directory(job.directory / quarantine.name) as partial:
             for name in files_in(quarantine):
                 shutil.copyfile(quarantine / name, partial / name)
-    return Remapped(
+    return RemappedDataset(
         n_documents=remapped.n_documents,
         n_tokens_before=manifest.n_tokens,
         n_tokens=remapped.n_tokens,
@@ -235,7 +235,7 @@ def _write_tables(job: _Job, done: Sequence[Done[RemapFacts]], directory: Path) 
     return table_entries(directory)
 
 
-def lines_of(remapped: Remapped, directory: Path) -> list[str]:
+def lines_of(remapped: RemappedDataset, directory: Path) -> list[str]:
     """What was made, for people."""
     again = remapped.n_again / max(remapped.n_tokens_before, 1)
     return [

@@ -10,7 +10,7 @@ import numpy as np
 from tokenmill.analysis.beside import beside, own_tokenizer
 from tokenmill.analysis.info import info, lines_of
 from tokenmill.dataset.manifest import read_manifest
-from tokenmill.dataset.numbered import Documents
+from tokenmill.dataset.numbered import NumberedDocuments
 from tokenmill.dataset.tables import DOCUMENTS_FILE, TOKENS_PER_ID_FILE
 from tokenmill.errors import ParamsError, TokenmillError
 from tokenmill.features.view.arranged_items import ArrangedItems, Lengths, first_by_length
@@ -155,7 +155,7 @@ class DatasetView:
         i = question.number("i", shown.n_items)
         [ids] = items.take(np.array([i]))
         [facts] = self._facts(shown, [i])
-        if isinstance(items, Documents):
+        if isinstance(items, NumberedDocuments):
             starts, learned = np.zeros(1, int), items.mask(i) if self._manifest.has_mask else np.ones(len(ids))
         else:
             starts, learned = items.starts(i), items.labels(i) != NO_LABEL
@@ -199,7 +199,7 @@ class DatasetView:
         if not wanted:
             raise ParamsError("search", "expected something to look for; found nothing.")
         if kind == "id":
-            if not isinstance(items, Documents) or self._index is None:
+            if not isinstance(items, NumberedDocuments) or self._index is None:
                 raise ParamsError(
                     "search", "an id can be searched only among all documents of a dataset that has its document index."
                 )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import tokenmill
 from tokenmill.dataset.manifest import Manifest
-from tokenmill.dataset.numbered import Documents
+from tokenmill.dataset.numbered import NumberedDocuments
 from tokenmill.features.view.arranged_items import SetKey
 
 
@@ -24,7 +24,9 @@ class ItemSet(NamedTuple):
 
 def item_sets(dataset: Path, manifest: Manifest) -> Iterator[ItemSet]:
     """All documents, and the items of each split, source and epoch. All formats have the same items, and one of them is read."""
-    yield ItemSet("documents", "documents", manifest.n_documents, None, cache(partial(Documents, dataset, manifest)))
+    yield ItemSet(
+        "documents", "documents", manifest.n_documents, None, cache(partial(NumberedDocuments, dataset, manifest))
+    )
     pack = manifest.files.pack if manifest.files else None
     is_index = pack is not None and pack.output == "index"
     seen = set()

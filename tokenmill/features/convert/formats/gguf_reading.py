@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from tokenmill.errors import TokenizerError, shown
 from tokenmill.features.convert.formats.gguf import ARRAY, BOOL, FLOAT32, IDS, INT32, MAGIC, PATTERNS, STRING, UINT32
-from tokenmill.features.convert.formats.pieces import Kind, Normalization, Piece, document_of
+from tokenmill.features.convert.formats.pieces import Kind, Normalization, TokenPiece, document_of
 from tokenmill.pretokenizers import patterns
 from tokenmill.pretokenizers.json_steps import pre_tokenizer_of
 from tokenmill.storage.contents import HEAD_BYTES
@@ -131,7 +131,7 @@ def _characters(fields: _Fields, tokens: list[str]) -> dict[str, Any]:
     scores = fields.some("tokenizer.ggml.scores", float, "scores", len(tokens))
     if others := [score for score in scores if not math.isfinite(score)]:
         raise fields.wrong("tokenizer.ggml.scores", "numbers", others[0])
-    pieces = [Piece(text, score, Kind(kind)) for text, score, kind in zip(tokens, scores, types, strict=True)]
+    pieces = [TokenPiece(text, score, Kind(kind)) for text, score, kind in zip(tokens, scores, types, strict=True)]
     adds_mark = fields.one("tokenizer.ggml.add_space_prefix", bool, "true or false", default=True)
     return document_of(pieces, False, Normalization(adds_mark, joins_spaces=False), fields.place)
 

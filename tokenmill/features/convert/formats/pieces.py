@@ -23,7 +23,7 @@ class Kind(IntEnum):
     BYTE = 6
 
 
-class Piece(NamedTuple):
+class TokenPiece(NamedTuple):
     """A piece: its id is its place in the list."""
 
     text: str
@@ -39,7 +39,7 @@ class Normalization(NamedTuple):
     joins_spaces: bool
 
 
-def document_of(pieces: list[Piece], is_unigram: bool, normalization: Normalization, place: str) -> dict[str, Any]:
+def document_of(pieces: list[TokenPiece], is_unigram: bool, normalization: Normalization, place: str) -> dict[str, Any]:
     """The tokenizer.json of pieces. A merge of tokenizer.json makes each piece of each two pieces that it consists of, the highest
     score first, as transformers converts such files. Raises TokenizerError for pieces that are there twice, or without an
     unknown one."""
@@ -81,7 +81,7 @@ def document_of(pieces: list[Piece], is_unigram: bool, normalization: Normalizat
     }
 
 
-def merges_of(pieces: list[Piece], place: str) -> list[list[str]]:
+def merges_of(pieces: list[TokenPiece], place: str) -> list[list[str]]:
     """Each two pieces that are a third one together, in the order in which SentencePiece merges: the highest score of the third
     first. Raises TokenizerError where that takes too long."""
     ids = {piece.text: id for id, piece in enumerate(pieces) if piece.kind is Kind.NORMAL}
@@ -97,7 +97,7 @@ def merges_of(pieces: list[Piece], place: str) -> list[list[str]]:
     return [[pieces[left].text, pieces[right].text] for *_, left, right in sorted(ranked)]
 
 
-def pieces_of(form: Form) -> tuple[list[Piece], bool]:
+def pieces_of(form: Form) -> tuple[list[TokenPiece], bool]:
     """The pieces of a tokenizer, and whether a text gets a space in front. Raises TokenizerError unless SentencePiece would merge
     the same way: the tokenizer merges characters, every two tokens that are a third one together are a merge, and only spaces
     are changed in a text."""
@@ -119,7 +119,7 @@ def pieces_of(form: Form) -> tuple[list[Piece], bool]:
     made = list(dict.fromkeys(left + right for left, right in model["merges"]))
     was_made = set(made)
     order = {text: at for at, text in enumerate([*made, *(text for text in texts.values() if text not in was_made)])}
-    pieces = [Piece(texts[id], -float(order[texts[id]]), kinds.get(id, Kind.NORMAL)) for id in range(len(texts))]
+    pieces = [TokenPiece(texts[id], -float(order[texts[id]]), kinds.get(id, Kind.NORMAL)) for id in range(len(texts))]
     if merges_of(pieces, form.place) != model["merges"]:
         raise form.cannot("a vocabulary of pieces", "model.merges", "it would merge other pairs")
     if unknown is None:

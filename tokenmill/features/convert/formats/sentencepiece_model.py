@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.errors import TokenizerError
-from tokenmill.features.convert.formats.pieces import MARK, Kind, Normalization, Piece, pieces_of
+from tokenmill.features.convert.formats.pieces import MARK, Kind, Normalization, TokenPiece, pieces_of
 from tokenmill.features.convert.formats.protobuf import field, fields_of, fixed32
 from tokenmill.features.convert.formats.sentencepiece_steps import document_as_sentencepiece
 from tokenmill.tokenizer.formats.other_kinds import refuse_other
@@ -30,7 +30,7 @@ def read_model_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _read(content: bytes, place: str) -> tuple[dict[str, Any], dict[str, str]]:
-    pieces: list[Piece] = []
+    pieces: list[TokenPiece] = []
     settings: dict[int, int | bytes] = {}
     normalizer: dict[int, int | bytes] = {}
     refuse_other(place, content, "a SentencePiece model")
@@ -78,13 +78,13 @@ def _check_settings(settings: dict[int, int | bytes], normalizer: dict[int, int 
         )
 
 
-def _piece(found: dict[int, int | bytes], place: str) -> Piece:
+def _piece(found: dict[int, int | bytes], place: str) -> TokenPiece:
     text, score, kind = found.get(_TEXT), found.get(_SCORE, bytes(4)), found.get(_KIND, Kind.NORMAL)
     try:
         assert isinstance(text, bytes) and isinstance(score, bytes) and isinstance(kind, int) and text
         [number] = struct.unpack("<f", score)
         assert math.isfinite(number)
-        return Piece(text.decode(), number, Kind(kind))
+        return TokenPiece(text.decode(), number, Kind(kind))
     except (AssertionError, ValueError, struct.error):
         raise TokenizerError(
             place, "expected a text, a score and a type; found others.", "Fetch the file again."
@@ -139,7 +139,7 @@ def _without(section: dict[str, Any], added: set[str]) -> dict[str, Any]:
     return section
 
 
-def _content(form: Form, pieces: list[Piece], adds_mark: bool) -> bytes:
+def _content(form: Form, pieces: list[TokenPiece], adds_mark: bool) -> bytes:
     ids = {name: id_of(form, name) for name in _IDS}
     has_bytes = any(piece.kind is Kind.BYTE for piece in pieces)
     ids["unk_token"] = next(id for id, piece in enumerate(pieces) if piece.kind is Kind.UNKNOWN)

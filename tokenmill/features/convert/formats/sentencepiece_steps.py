@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tokenmill.errors import TokenizerError
-from tokenmill.features.convert.formats.pieces import MARK, Kind, Normalization, Piece, document_of
+from tokenmill.features.convert.formats.pieces import MARK, Kind, Normalization, TokenPiece, document_of
 
 _FIX = "Use the tokenizer.json that is published with the same model, or train the model without this setting."
 _NONCHARACTERS = range(0xFDD0, 0xFDF0)
@@ -20,7 +20,7 @@ _SYMBOL_SCORE = 0.1
 
 
 def document_as_sentencepiece(
-    pieces: list[Piece], is_unigram: bool, normalization: Normalization, place: str
+    pieces: list[TokenPiece], is_unigram: bool, normalization: Normalization, place: str
 ) -> dict[str, Any]:
     """The tokenizer.json with the ids of sentencepiece. Raises TokenizerError, naming the setting or piece, where no
     tokenizer.json gives them."""
@@ -53,7 +53,7 @@ def document_as_sentencepiece(
     return document
 
 
-def _are_added_tokens(pieces: list[Piece], symbols: list[str], normalization: Normalization) -> bool:
+def _are_added_tokens(pieces: list[TokenPiece], symbols: list[str], normalization: Normalization) -> bool:
     """Whether symbols may be added tokens: nothing is put in front of a text or taken off its ends, and no special token, which
     tokenizers finds first, overlaps one."""
     if normalization.adds_mark or normalization.joins_spaces:
@@ -69,7 +69,7 @@ def _overlap(text: str, other: str) -> bool:
     return any(text[-n:] == other[:n] or other[-n:] == text[:n] for n in lengths)
 
 
-def _check_pieces(pieces: list[Piece], is_unigram: bool, normalization: Normalization, place: str) -> None:
+def _check_pieces(pieces: list[TokenPiece], is_unigram: bool, normalization: Normalization, place: str) -> None:
     """Raises TokenizerError for a piece that sentencepiece treats in a way that no tokenizer.json can."""
     parts = {piece.text for piece in pieces if piece.kind in (Kind.NORMAL, Kind.UNUSED)}
     if is_unigram:
@@ -99,7 +99,7 @@ def _check_pieces(pieces: list[Piece], is_unigram: bool, normalization: Normaliz
                 )
 
 
-def _usable(pieces: list[Piece]) -> list[str]:
+def _usable(pieces: list[TokenPiece]) -> list[str]:
     return [piece.text for piece in pieces if piece.kind is Kind.NORMAL]
 
 
@@ -118,7 +118,7 @@ def _check_no_overlap(symbols: list[str], place: str) -> None:
                 )
 
 
-def _check_ties(merges: list[list[str]], pieces: list[Piece], place: str) -> None:
+def _check_ties(merges: list[list[str]], pieces: list[TokenPiece], place: str) -> None:
     """Raises TokenizerError if merges make two pieces of the same score that share a character, and so may overlap in a text.
     sentencepiece makes the left one first, where merges of tokenizer.json have an order."""
     by_score: dict[float, dict[str, str]] = defaultdict(dict)  # the first piece by each of its characters
@@ -135,12 +135,12 @@ def _check_ties(merges: list[list[str]], pieces: list[Piece], place: str) -> Non
                 )
 
 
-def _scored(pieces: list[Piece]) -> list[list[Any]]:
+def _scored(pieces: list[TokenPiece]) -> list[list[Any]]:
     """The vocabulary of a Unigram model. A user-defined symbol has the score that sentencepiece gives it. No other piece that is
     not normal is ever found; its score must not be the smallest, of which tokenizers makes that of unknown characters."""
     smallest = min((piece.score for piece in pieces if piece.kind is Kind.NORMAL), default=0.0)
 
-    def score(piece: Piece) -> float:
+    def score(piece: TokenPiece) -> float:
         if piece.kind is Kind.USER_DEFINED:
             return _SYMBOL_SCORE * (len(piece.text.encode()) - 1)
         return piece.score if piece.kind is Kind.NORMAL else max(piece.score, smallest)
@@ -148,7 +148,7 @@ def _scored(pieces: list[Piece]) -> list[list[Any]]:
     return [[piece.text, score(piece)] for piece in pieces]
 
 
-def _not_merged(model: dict[str, Any], texts: list[str], pieces: list[Piece]) -> list[str]:
+def _not_merged(model: dict[str, Any], texts: list[str], pieces: list[TokenPiece]) -> list[str]:
     """The texts of the vocabulary that merges do not make of their own characters, so that `ignore_merges` may not either."""
     from tokenizers import Tokenizer
 
