@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.library_memory import check_encoding
 from tokenmill.chat.rendering import ChatSettings
 from tokenmill.checks.chat_checks import samples_in
-from tokenmill.checks.findings import Finding, WrongRowError, of_error
+from tokenmill.checks.findings import FORCE, Finding, WrongRowError, of_error
 from tokenmill.checks.row_checks import Judge, check_sample, check_span
 from tokenmill.checks.spans import aligned
 from tokenmill.checks.subject import Subject
@@ -167,40 +168,23 @@ def check_file(file: FileCheck, advance: Advance, folder: Path) -> FileFacts:
 
 def check_sums(entry: OutputShard, facts: FileFacts) -> None:
     """Checks the sums of a file that the manifest states. Raises ValidationError."""
-    sums = (facts.n_documents, facts.n_tokens, facts.text_bytes, facts.piece_bad, facts.piece_dropped)
-    left_out = ([rows.n_bad for rows in entry.rows], [rows.n_dropped for rows in entry.rows])
-    expected = (entry.n_documents, entry.n_tokens, entry.text_bytes, *left_out)
-    if sums != expected:
-        raise ValidationError(
-            f"{MANIFEST_FILE}: {entry.name}",
-            f"documents, tokens, bytes of text, bad and dropped documents: it says {expected}; found {sums}.",
-            "Run `tokenmill build --force`.",
-        )
-    piece_documents = [rows.n_documents for rows in entry.rows]
-    if facts.piece_documents not in (None, piece_documents):
-        raise ValidationError(
-            f"{MANIFEST_FILE}: {entry.name}: n_documents of its rows",
-            f"it says {piece_documents}; found {facts.piece_documents}.",
-            "Run `tokenmill build --force`.",
-        )
-    if facts.n_trained != entry.n_trained:
-        raise ValidationError(
-            f"{MANIFEST_FILE}: {entry.name}: n_trained",
-            f"it says {entry.n_trained}; found {facts.n_trained}.",
-            "Run `tokenmill build --force`.",
-        )
-    if entry.tokens_sha256 not in (None, facts.tokens_sha256):
-        raise ValidationError(
-            f"{MANIFEST_FILE}: {entry.name}: tokens_sha256",
-            f"it says {entry.tokens_sha256}; found {facts.tokens_sha256}.",
-            "Run `tokenmill build --force`.",
-        )
-    if None not in (facts.answers, entry.answers) and facts.answers != entry.answers:
-        raise ValidationError(
-            f"{MANIFEST_FILE}: {entry.name}: answers",
-            f"it says {entry.answers}; found {facts.answers}.",
-            "Run `tokenmill build --force`.",
-        )
+    for name, says, found in _sums(entry, facts):
+        if found != says:
+            raise ValidationError(f"{MANIFEST_FILE}: {entry.name}: {name}", f"it says {says}; found {found}.", FORCE)
+
+
+def _sums(entry: OutputShard, facts: FileFacts) -> Iterator[tuple[str, Any, Any]]:
+    """Each sum by its name: what the manifest says, and what was found. Left out is what one of them does not know."""
+    for name in ("n_documents", "n_tokens", "text_bytes", "n_trained"):
+        yield name, getattr(entry, name), getattr(facts, name)
+    yield "n_bad of its rows", [rows.n_bad for rows in entry.rows], facts.piece_bad
+    yield "n_dropped of its rows", [rows.n_dropped for rows in entry.rows], facts.piece_dropped
+    if facts.piece_documents is not None:
+        yield "n_documents of its rows", [rows.n_documents for rows in entry.rows], facts.piece_documents
+    if entry.tokens_sha256 is not None:
+        yield "tokens_sha256", entry.tokens_sha256, facts.tokens_sha256
+    if None not in (facts.answers, entry.answers):
+        yield "answers", entry.answers, facts.answers
 
 
 def _counted(documents: Iterable[Batch], piece_documents: npt.NDArray[np.int64]) -> Iterator[Batch]:
