@@ -242,6 +242,22 @@ def test_files_that_were_read_before_are_not_estimated(project: Project) -> None
     assert plan_of(project, **few).ranges["documents"].low < manifest.n_documents
 
 
+@pytest.mark.parametrize("level", [0, 1, 9])
+def test_a_new_file_is_estimated_by_itself_and_not_by_those_that_are_known(project: Project, level: int) -> None:
+    """The files before it may be compressed otherwise, and may be so many that the sample would miss it."""
+    shutil.rmtree(project.root / "data/raw")
+    for i in range(16):
+        path = project.write(f"{i}.jsonl", texts_of(60, i))
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), 6))
+        path.unlink()
+    project.build()
+    path = project.write("new.jsonl", texts := texts_of(300, 99))
+    path.with_name("new.jsonl.gz").write_bytes(gzip.compress(path.read_bytes(), level))
+    path.unlink()
+    ranges = plan_of(project, read_bytes=20_000, work_bytes=20_000).ranges
+    assert abs(ranges["documents"].point - 60 * 16 - len(texts)) < 0.3 * len(texts)
+
+
 @pytest.mark.slow
 def test_tokens_are_less_sure_where_another_tokenizer_will_be_learned(project: Project) -> None:
     project.build()

@@ -160,7 +160,7 @@ def _table(rows: Sequence["Compared"], has_outcome: bool = False) -> list[str]:
 def _basis(plan: dict[str, Any]) -> str:
     n = plan["n_shards"]
     return (
-        f"{n:,} {'file' if n == 1 else 'files'} of {size(plan['shard_bytes'])}. Of that, {size(plan['read_bytes'])} of text were "
-        f"read and {size(plan['sampled_bytes'])} encoded (seed {plan['seed']}). A build lies within each range with a "
+        f"{n:,} {'file' if n == 1 else 'files'} of {size(plan['shard_bytes'])}. {size(plan['read_bytes'])} of their text were "
+        f"read, and {size(plan['sampled_bytes'])} encoded (seed {plan['seed']}). A build lies within each range with a "
         f"confidence of {plan['confidence']:.0%}; its seconds also depend on what else the machine does."
     )

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import NamedTuple
 
 from tokenmill.corpus.shards import Shard
 from tokenmill.features.plan.measuring import Sample
-from tokenmill.features.plan.sampling import Excerpt, Observed, Stratum
+from tokenmill.features.plan.sampling import Observed, Stratum
 from tokenmill.features.plan.work import Distinct, EarlierTotals, Finished
 
 CONFIDENCE = 0.95
@@ -74,16 +73,9 @@ def estimate_dataset(
 
     `sample`: None if there are no documents to encode. `earlier`: the totals of the documents that were read before."""
     strata = sample.strata if sample else []
-    before = [
-        reduce(EarlierTotals.plus, (earlier[shard] for shard in stratum.shards if shard in earlier), EarlierTotals())
-        for stratum in strata
-    ]
-    pairs = list(zip(strata, before, strict=True))
-    texts = [_scaled(stratum, lambda excerpt: excerpt.text_bytes, of, of.text_bytes) for stratum, of in pairs]
+    texts = [_scaled(stratum, "text_bytes", "text_bytes", earlier) for stratum in strata]
     estimates = {
-        "documents": _sum(
-            _scaled(stratum, lambda excerpt: excerpt.n_documents, of, of.documents) for stratum, of in pairs
-        ),
+        "documents": _sum(_scaled(stratum, "n_documents", "documents", earlier) for stratum in strata),
         "text_bytes": _sum(texts),
     }
     unseen = [_unseen(stratum, text) for stratum, text in zip(strata, texts, strict=True)]
@@ -99,19 +91,25 @@ def estimate_dataset(
     return {name: estimates[name] + exactly(n) for name, n in finished._asdict().items()}
 
 
-def _scaled(stratum: Stratum, measure: Callable[[Excerpt], int], earlier: EarlierTotals, known: float) -> Estimate:
-    """Scales a measure of the excerpts up to the whole stratum. `known`: its value for the files of `earlier`, which is exact."""
-    rest_bytes = stratum.file_bytes - earlier.file_bytes
+def _scaled(stratum: Stratum, measure: str, total: str, earlier: Mapping[Shard, EarlierTotals]) -> Estimate:
+    """Scales a measure of the excerpts up to the whole stratum. `measure`, `total`: its names in an Excerpt and in the totals of
+    `earlier`, which are exact. The other files are scaled from their own excerpts, if some were read: new files may be compressed
+    otherwise, or hold other texts."""
+    before = [earlier[shard] for shard in stratum.shards if shard in earlier]
+    known = exactly(sum(getattr(totals, total) for totals in before))
+    rest_bytes = stratum.file_bytes - sum(totals.file_bytes for totals in before)
     if rest_bytes <= 0:
-        return exactly(known)
-    n_read = stratum.total(lambda excerpt: excerpt.shard.n_bytes if excerpt.is_whole else excerpt.file_bytes)
-    unread = max(1 - n_read / max(stratum.file_bytes, 1), 0.0)
-    ratio = _ratio([Observed(excerpt.file_bytes, measure(excerpt)) for excerpt in stratum.excerpts], unread)
+        return known
+    new = [excerpt for excerpt in stratum.excerpts if excerpt.shard not in earlier]
+    n_read = sum(excerpt.shard.n_bytes if excerpt.is_whole else excerpt.file_bytes for excerpt in new)
+    unread, excerpts = max(1 - n_read / rest_bytes, 0.0), new or stratum.excerpts
+    observed = [Observed(excerpt.file_bytes, getattr(excerpt, measure)) for excerpt in excerpts]
+    ratio = _ratio(observed, unread)
     # The standard deviation of a difference of two uniform errors.
-    blur = _Z * math.hypot(*(excerpt.blur_bytes for excerpt in stratum.excerpts)) / math.sqrt(6)
-    blur /= max(stratum.total(lambda excerpt: excerpt.file_bytes), 1)
+    blur = _Z * math.hypot(*(excerpt.blur_bytes for excerpt in excerpts)) / math.sqrt(6)
+    blur /= max(sum(observation.of for observation in observed), 1)
     half = ratio.high - ratio.point + ratio.point * (blur + _FLOOR_TEXT * min(2 * unread, 1))
-    return around(ratio.point * rest_bytes, half * rest_bytes) + exactly(known)
+    return around(ratio.point * rest_bytes, half * rest_bytes) + known
 
 
 def _unseen(stratum: Stratum, text: Estimate) -> float:

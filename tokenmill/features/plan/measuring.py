@@ -116,9 +116,8 @@ def take_sample(work: Work, scratch: Path, size: SampleSize) -> Sample | None:
         return None
     tokenizer = _tokenizer(work, scratch)
     start_s = time.perf_counter()
-    strata = read_sample(
-        shards, SampleReader(project.params.source, project.memory.limits, project.read_filters()), size
-    )
+    reader = SampleReader(project.params.source, project.memory.limits, project.read_filters())
+    strata = read_sample(shards, reader, size, work.earlier)
     n_read = sum(batch.text_bytes for stratum in strata for excerpt in stratum.excerpts for batch in excerpt.batches)
     seconds = defaultdict(float, read=_rate(start_s, n_read))
     halves = _halves(strata, size)

@@ -2,7 +2,7 @@
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -106,8 +106,11 @@ class Stratum:
         return self.file_bytes * self.total(lambda one: one.text_bytes) / max(self.total(lambda one: one.file_bytes), 1)
 
 
-def read_sample(shards: Mapping[Shard, int], reader: SampleReader, size: SampleSize) -> list[Stratum]:
-    """Draws shards, larger ones more often, and reads batches of them. `shards`: the file bytes to be encoded of each.
+def read_sample(
+    shards: Mapping[Shard, int], reader: SampleReader, size: SampleSize, known: Collection[Shard] = ()
+) -> list[Stratum]:
+    """Draws shards, larger ones more often, and reads batches of them. Half of the draws are of shards that are not `known`, as far
+    as there are some. `shards`: the file bytes to be encoded of each.
 
     Raises what a build would raise for these documents.
     """
@@ -117,7 +120,9 @@ def read_sample(shards: Mapping[Shard, int], reader: SampleReader, size: SampleS
     text_bytes = max(min(size.read_bytes, _EXCERPT_BYTES_MIN), size.read_bytes // max(sum(n_drawn), 1))
     for stratum, n in zip(strata, n_drawn, strict=True):
         keys = {shard: rng.expovariate(max(shard.n_bytes, 1)) for shard in stratum.shards}
-        for shard in sorted(keys, key=lambda shard: (keys[shard], shard.name))[:n]:
+        drawn = sorted(keys, key=lambda shard: (keys[shard], shard.name))
+        new = [shard for shard in drawn if shard not in known][: (n + 1) // 2]
+        for shard in [*new, *(shard for shard in drawn if shard not in new)][:n]:
             if (excerpt := _read(shard, reader, text_bytes, rng)) is not None:
                 stratum.excerpts.append(excerpt)
     return strata
