@@ -34,14 +34,14 @@ _NAMES = {
     "documents": "documents",
     "tokens": "tokens",
     "text_bytes": "text",
-    "output_bytes": "files of documents",
+    "output_bytes": "tokens as Parquet",
     "sets_bytes": "files for training jobs",
     "distinct": "distinct pre-tokens",
     "disk_bytes": "disk: new in all",
     "dvc_cache_bytes": "  copies in DVC's cache",
     "spill_bytes": "disk: while it runs",
     "peak_memory_bytes": "peak memory",
-    "seconds": "seconds in all",
+    "seconds": "seconds of all stages",
 }
 
 
