@@ -174,8 +174,9 @@ class Arrangement:
         self.packed: dict[str, dict[str, int]] = {}
         self.mixture: list[MixedSource] = []
         self._buckets: dict[str, Path] = {}
-        self._files, self._formats, self._documents = files, formats, documents
-        self._round, self._threads = round, threads
+        self.round: str = round
+        self.formats: Sequence[Format] = formats
+        self._files, self._documents, self._threads = files, documents, threads
         self._decides: dict[str, Any] = {
             "code": code,
             "shape": [str(schema_of(self.shape)), documents.id_max, documents.tokenizer_digest],
@@ -200,7 +201,7 @@ class Arrangement:
         sets = []
         for planned_set, parts in zip(planned, arranged, strict=True):
             documents = document_files([part.part.n_documents for part in parts], files.min_parts)
-            for format in [*self._formats, *[INDEX_FORMAT] * has_index]:
+            for format in [*self.formats, *[INDEX_FORMAT] * has_index]:
                 once = has_index and not _is_index(format)  # documents in the order of the dataset, for all epochs
                 if once and planned_set.epoch:
                     continue
@@ -217,10 +218,9 @@ class Arrangement:
         """Runs what sets need before their items can be read (see Round.prepare). `set_of`: the set whose items a task reads, by
         the task's key."""
         sets = {id(file_set): file_set for key, file_set in set_of.items() if key in lacking}
-        tasks = {
-            task.key: task for file_set in sets.values() for task in file_set.before
-        }  # formats with equal files share them
-        done = yield from do(Round(self._round, list(tasks.values()), SetFacts))
+        # Formats with equal files share them.
+        tasks = {task.key: task for file_set in sets.values() for task in file_set.before}
+        done = yield from do(Round(self.round, list(tasks.values()), SetFacts))
         self._buckets |= {key: one.folder / _BUCKETS_FILE for key, one in zip(tasks, done, strict=True)}
         return list(tasks)
 
@@ -247,7 +247,7 @@ class Arrangement:
             )
             for n, (i, part) in enumerate(parts.items())
         ]
-        results = yield from do(Round(self._round, tasks, SetFacts))
+        results = yield from do(Round(self.round, tasks, SetFacts))
         result_of = dict(zip(parts, results, strict=True))
         for i, part in parts.items():
             of_split = self.packed.setdefault(part.choice.split or "", {})

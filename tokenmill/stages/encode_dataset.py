@@ -20,11 +20,14 @@ from tokenmill.dataset.manifest import Manifest, write_manifest
 from tokenmill.dataset.tables import UNIT_INDEX_FILE, TableInput, table_entries, write_tables
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, output_shard
 from tokenmill.errors import CorpusError, ParamsError
+from tokenmill.file_sets.arrangement import Arrangement
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import epochs_of
 from tokenmill.file_sets.planned import documents_shape
 from tokenmill.filters import asked_values, packages_of
 from tokenmill.format_facts import that_hold_masks
+from tokenmill.formats.by_name import SET_FORMATS
+from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.project import Project
 from tokenmill.rounds import Rounds
 from tokenmill.stages.encode_chat import check_cut, check_stopped, check_trained, is_sure
@@ -152,8 +155,9 @@ def _write_sets(project: Project, corpus: EncodedCorpus, directory: Path) -> Rou
     contents = ((unit.output, one.facts.tokens_sha256) for unit, one in zip(corpus.units, corpus.done, strict=True))
     made_from = tokens_digest(encoder.tokenizer.digest, contents)
     documents = documents_shape(encoder.tokenizer, encoder.begin_id, encoder.end_id, project.has_ids, encoder.turns)
-    workers = project.memory.workers
-    written = yield from write_sets("encode", workers, formats, encoded, files, documents, made_from, directory)
+    writers = [SET_FORMATS[name] for name in formats]
+    arrangement = Arrangement("encode", files, writers, documents, project.memory.workers, code_digest("encode"))
+    written = yield from write_sets(arrangement, encoded, made_from, directory)
     if params.chat is not None:
         check_cut(params.chat, params.pack, encoded, written.packed)
     return files if formats else None, written

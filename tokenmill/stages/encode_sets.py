@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tokenmill.config.encode_params import Encode
 from tokenmill.console import Advance, say
-from tokenmill.dataset.entries import Files, FileSet, MixedSource, SetPart, TableFile
+from tokenmill.dataset.entries import FileSet, MixedSource, SetPart, TableFile
 from tokenmill.errors import ParamsError
 from tokenmill.file_sets.arrangement import ArrangedSet, Arrangement, Items, SetFacts, n_tokens_of
 from tokenmill.file_sets.items import EncodedUnit
@@ -17,7 +17,6 @@ from tokenmill.file_sets.mixture import blends_of
 from tokenmill.format_facts import FORMATS, that_hold_labels
 from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Format
-from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.rounds import Round, Rounds, Task, do
 from tokenmill.storage.atomic import flush, write_atomic
 from tokenmill.storage.links import link
@@ -111,22 +110,10 @@ class WriteTask(Task[SetFacts], frozen=True, kw_only=True):
 
 
 def write_sets(
-    stage: str,
-    workers: int,
-    formats: Sequence[str],
-    units: Sequence[EncodedUnit],
-    files: Files,
-    documents: Shape,
-    tokens_digest: str,
-    directory: Path,
+    arrangement: Arrangement, units: Sequence[EncodedUnit], tokens_digest: str, directory: Path
 ) -> Rounds[WrittenSets]:
-    """Writes all file sets into `directory`, the dataset's temporary folder.
-
-    `stage`: the name of the rounds. `workers`: the tasks at the same time. `documents`: the shape of documents.
-    `tokens_digest`: see Manifest.tokens_digest.
-    """
-    writers = [SET_FORMATS[name] for name in formats]
-    arrangement = Arrangement(stage, files, writers, documents, workers, code_digest("encode"))
+    """Writes all file sets into `directory`, the dataset's temporary folder. `tokens_digest`: see Manifest.tokens_digest."""
+    stage = arrangement.round
     sets = yield from arrangement.sets(units, tokens_digest)
     for name in dict.fromkeys(
         "/".join(filter(None, (file_set.split, file_set.source))) for file_set in sets if not file_set.files
@@ -134,7 +121,7 @@ def write_sets(
         say(f"{stage}: there is nothing for {name or 'the file sets'}, so it has no files")
     if any(one.epochs != "1" for one in arrangement.mixture):
         say(f"{stage}: {_words_of_mixture(arrangement.mixture)}")
-    without = [name for name in formats if not FORMATS[name].holds_labels]
+    without = [format.name for format in arrangement.formats if not FORMATS[format.name].holds_labels]
     if arrangement.shape.has_labels and without:
         say(
             f"{stage}: {', '.join(without)}: these files have no place for the labels of encode.pack.labels, and get none"
@@ -145,8 +132,7 @@ def write_sets(
         for file in file_set.files
     ]
     set_of = {file.key: file_set for file_set in sets for file in file_set.files}
-    found = yield from do(Round(stage, tasks, SetFacts, prepare=partial(arrangement.prepare, set_of)))
-    done = iter(found)
+    done = iter((yield from do(Round(stage, tasks, SetFacts, prepare=partial(arrangement.prepare, set_of)))))
     entries = [_link(file_set, [next(done) for _ in file_set.files], arrangement.shape, directory) for file_set in sets]
     return WrittenSets(entries, arrangement.packed, arrangement.mixture)
 

@@ -27,12 +27,15 @@ from tokenmill.dataset.tables import (
 from tokenmill.dataset.unit_output import TOKENS_FILE
 from tokenmill.errors import ParamsError
 from tokenmill.features.trim.remap_task import RemapFacts, RemapTask, check_file
+from tokenmill.file_sets.arrangement import Arrangement
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.file_sets.mixture import epochs_of
 from tokenmill.file_sets.planned import documents_shape
+from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.index import INDEX_FORMAT
 from tokenmill.formats.tokens import id_type
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.pools import Threads
 from tokenmill.pipeline.run import Driver
 from tokenmill.rounds import Round, Rounds, do
@@ -211,10 +214,12 @@ def _sets(job: _Job, remapped: Manifest, done: Sequence[Done[RemapFacts]], direc
         units.append(EncodedUnit(name, tokens, index, entry.pieces, digests, source, numbers.get(source, 0)))
     epochs = epochs_of(remapped.sources, units, remapped.files.splits)
     files = remapped.files.model_copy(update={"epochs": epochs, "pad_id": job.remapping.new_id(remapped.files.pad_id)})
-    formats = list(dict.fromkeys(file_set.format for file_set in remapped.sets if file_set.format != INDEX_FORMAT.name))
+    names = dict.fromkeys(file_set.format for file_set in remapped.sets if file_set.format != INDEX_FORMAT.name)
     documents = documents_shape(job.new, remapped.begin_of_document_id, remapped.end_of_document_id, remapped.has_ids)
-    digest = remapped.tokens_digest()
-    written = yield from write_sets("remap", job.threads, formats, units, files, documents, digest, directory)
+    arrangement = Arrangement(
+        "remap", files, [SET_FORMATS[name] for name in names], documents, job.threads, code_digest("encode")
+    )
+    written = yield from write_sets(arrangement, units, remapped.tokens_digest(), directory)
     return {**written._asdict(), "files": files, "blends": write_blends(written.sets, directory)}
 
 
