@@ -75,7 +75,7 @@ def main() -> None:
         decode = msgspec.json.Decoder(msgspec.defstruct("Document", [("id", str), ("text", str)], gc=False)).decode
         in_one_thread = pa.json.ReadOptions(use_threads=False, block_size=1 << 24)
         readers: dict[str, Callable[[], pa.Array]] = {
-            "the core, as the build": lambda: _core.json_lines(lines, "text", "id")[0],
+            "the core, as the build": lambda: _core.json_lines(lines, "text", ["id"])[0],
             "msgspec": lambda: _array([decode(line).text for line in lines.splitlines()]),
             "orjson": lambda: _array([orjson.loads(line)["text"] for line in lines.splitlines()]),
             "json": lambda: _array([json.loads(line)["text"] for line in lines.splitlines()]),

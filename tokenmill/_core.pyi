@@ -68,11 +68,11 @@ def look() -> None:
 def n_calls() -> int:
     """The number of long calls that run now, in all threads."""
 
-def json_lines(lines: bytes, text_key: str, id_key: str | None = None) -> tuple[Any, Any | None, int] | None:
-    """The texts and, with `id_key`, the ids of lines of JSON, as large_string arrays, and the number of line ends.
+def json_lines(lines: bytes, text_key: str, further_keys: Sequence[str]) -> tuple[Any, list[Any], int] | None:
+    """The texts of lines of JSON, and for each further key the values, as large_string arrays, and the number of line ends.
 
-    Each line is one object; blank lines are skipped. Returns None if a line is bad or unusual (deeply nested, or with an id that
-    is an integer beyond 64 bits), so that another reader must judge it."""
+    Each line is one object; blank lines are skipped. The keys differ. Returns None if a line is bad or unusual (deeply nested, or
+    with a value that is an integer beyond 64 bits), so that another reader must judge it."""
 
 def read_bpe(file: bytes) -> tuple[bytes, dict[str, int], bytes] | None:
     """Of a byte-level tokenizer.json with a BPE model: the file with an empty vocabulary and no merges, the vocabulary, and the

@@ -62,14 +62,17 @@ fn fuzzed_lines_of_json_are_what_another_reader_finds_in_them() {
                 lines += if chance.below(20) == 0 { PIECES[chance.below(PIECES.len())] } else { part };
             }
         }
-        let Some(found) = json_lines::read(&lines, "text", Some("id")) else { return };
+        let Some(found) = json_lines::read(&lines, "text", &["id"]) else { return };
         let texts: String = lines
             .split('\n')
             .filter(|line| !line.trim_ascii().is_empty())
             .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["text"].as_str().unwrap().to_string())
             .collect();
         assert_eq!(String::from_utf8(found.texts.bytes).unwrap(), texts, "{lines:?}");
-        assert_eq!((found.texts.ends.len(), found.n_line_ends), (found.ids.ends.len(), lines.matches('\n').count()));
+        assert_eq!(
+            (found.texts.ends.len(), found.n_line_ends),
+            (found.values[0].ends.len(), lines.matches('\n').count())
+        );
     });
 }
 

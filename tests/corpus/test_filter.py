@@ -19,7 +19,6 @@ from tokenmill.features.drop.filter.drop_list import DropLine, DropList
 from tokenmill.filters import asked_filters, filters_of
 from tokenmill.layout import LOCK_FILE, STAGES
 from tokenmill.pipeline.code_pins import code_changes
-from tokenmill.stages.count_groups import refuse_groups
 
 
 @pytest.fixture
@@ -104,14 +103,6 @@ def test_the_first_filter_gives_the_reason_and_bad_documents_are_none_of_theirs(
     batch = Batch(5, texts, ids)
     filters = {"one": first, "two": second}
     assert {i: left.reason for i, left in left_out(filters, "s", batch).items()} == {0: "second", 2: "first"}
-
-
-def test_filters_that_may_look_at_ids_are_refused_where_count_reads_groups_in_their_place() -> None:
-    for source in (Source(drop="drop.csv"), Source(filters={"shouting": 0.5})):
-        with pytest.raises(ParamsError, match=r"'lang' together with source\.(drop|filters); allowed: only one"):
-            refuse_groups([], source, "lang")
-        refuse_groups([], source, "sources")
-    refuse_groups([], Source(min_chars=3), "lang")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tokenmill import _core
-from tokenmill.config.sources import Reading
+from tokenmill.config.sources import Column, Reading
 from tokenmill.corpus.jsonl import line_reader
 from tokenmill.corpus.shards import Shard
 
@@ -29,19 +29,20 @@ LINE = (
 
 
 def columns(found: Any) -> Any:
-    texts, ids, n_line_ends = found[:3]
-    for array in (texts, ids) if ids is not None else (texts,):
+    texts, beside, n_line_ends = found[:3]
+    for array in (texts, *beside):
         array.validate(full=True)
-    return texts.to_pylist(), ids and ids.to_pylist(), n_line_ends
+    return texts.to_pylist(), [values.to_pylist() for values in beside], n_line_ends
 
 
-def read_both(lines: bytes, id_key: str | None) -> tuple[Any, Any]:
+def read_both(lines: bytes, *names: str) -> tuple[Any, Any]:
     """What the core makes of lines, and what msgspec does; bad lines are their numbers."""
     bad: list[int | None] = []
-    fast = _core.json_lines(lines, "text", id_key)
+    fast = _core.json_lines(lines, "text", names)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tokenmill.corpus.jsonl._core.json_lines", lambda *_: None)
-        slow = columns(line_reader(SHARD, Reading("text", id_key), lambda one: bad.append(one.line))(lines, 1))
+        reading = Reading("text", columns=tuple(Column(name, "count.by") for name in names))
+        slow = columns(line_reader(SHARD, reading, lambda one: bad.append(one.line))(lines, 1))
     return fast and columns(fast), bad or slow
 
 
@@ -59,8 +60,8 @@ def test_what_the_core_reads_is_what_msgspec_reads(
     if data and data.draw(st.booleans(), "damaged"):
         at = data.draw(st.integers(0, len(lines)))
         lines = lines[:at] + data.draw(st.binary(max_size=2)) + lines[at + data.draw(st.integers(0, 3)) :]
-    for id_key in ("id", None):
-        fast, slow = read_both(lines, id_key)
+    for names in ((), ("id",), ("more", "id")):
+        fast, slow = read_both(lines, *names)
         assert fast is None or fast == slow
 
 
@@ -99,7 +100,7 @@ def test_bytes_and_escapes_of_each_kind_are_read_as_by_msgspec(byte: int) -> Non
             b'{"' + text + b'": 0, "text": ""}',
             b'{"more": "' + text + b'", "text": ""}',
         ):
-            fast, slow = read_both(line % byte, None)
+            fast, slow = read_both(line % byte)
             assert fast is None or fast == slow, line % byte
 
 
@@ -107,9 +108,12 @@ def test_bytes_and_escapes_of_each_kind_are_read_as_by_msgspec(byte: int) -> Non
 def test_good_lines_are_read_by_the_core(end: bytes) -> None:
     lines = b"\n".join([LINE] * 3) + end
     fast, slow = read_both(lines, "id")
-    assert fast == slow == (['\b\f\n\r\t"/\\é🙂\0'] * 3, ["7"] * 3, lines.count(b"\n"))
-    assert columns(_core.json_lines(lines, "te\u0078t"))[1] is None
+    assert fast == slow == (['\b\f\n\r\t"/\\é🙂\0'] * 3, [["7"] * 3], lines.count(b"\n"))
+    assert columns(_core.json_lines(lines, "te\u0078t", []))[1] == []
 
 
 def test_a_key_that_is_no_ascii_is_found() -> None:
-    assert columns(_core.json_lines('{"テキスト": "a"}\n{"\\u30c6キスト": "b"}'.encode(), "テキスト"))[0] == ["a", "b"]
+    assert columns(_core.json_lines('{"テキスト": "a"}\n{"\\u30c6キスト": "b"}'.encode(), "テキスト", []))[0] == [
+        "a",
+        "b",
+    ]

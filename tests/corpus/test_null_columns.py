@@ -7,14 +7,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.builders.shards import write_ipc
-from tokenmill.config.sources import Conversations, PairColumns, Reading
+from tokenmill.config.sources import Column, Conversations, PairColumns, Reading
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.reader import find_shards, read_batches
 
 READINGS: dict[str, Reading] = {
     "text_column": Reading("empty"),
     "id_column": Reading("text", "empty"),
-    "count.by": Reading("text", "empty", id_param="count.by"),
+    "count.by": Reading("text", columns=(Column("empty", "count.by"),)),
     "messages_column": Reading("text", conversations=Conversations("empty", None, None)),
     "pair": Reading("text", conversations=Conversations(None, None, None, PairColumns("text", "empty", "text"))),
     "template": Reading("text", conversations=Conversations(None, None, (("user", ("{empty}",)),))),

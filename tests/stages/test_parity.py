@@ -52,6 +52,21 @@ def test_the_counts_of_the_groups_add_up_to_those_of_all(tmp_path: Any) -> None:
     assert Tokenizer.load(project.root / "data/tokenizer").vocab_size == report["vocab_size"]
 
 
+def test_what_filters_leave_out_by_its_id_is_in_no_group(tmp_path: Any) -> None:
+    (tmp_path / "other").mkdir()
+    project, other = made(tmp_path), made(tmp_path / "other", rows=ROWS[:2])
+    (project.root / "drop.csv").write_text("id,reason\ntwo0,asked\n", encoding="utf-8")
+    project.set_drop("drop.csv")
+    (other.root / "data/raw/two").mkdir(exist_ok=True)
+    (other.root / "data/raw/two/0.jsonl").write_text(
+        json.dumps({"id": "two1", "lang": "hi", "text": ROWS[3][1]}) + "\n"
+    )
+    for each in (project, other):
+        done = cli(each, "build")
+        assert done.returncode == 0, done.stderr
+    assert groups_of(project) == groups_of(other)
+
+
 def test_a_source_or_a_folder_is_a_group_and_parallel_text_measures_it(tmp_path: Any) -> None:
     project = made(tmp_path, "sources", "{dev: {one: dev/one.txt, two: dev/two.txt}}")
     (project.root / "dev").mkdir()

@@ -1,6 +1,7 @@
 """Cuts conversations into samples: each begins with the conversation and ends with one trained message."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import msgspec
 import pyarrow as pa
@@ -91,13 +92,7 @@ def _batch(batch: Batch, samples: list[str], of: list[int], digests: pa.FixedSiz
     """A batch of samples. `of`: the number of the conversation of each. `digests`: those of the conversations."""
     numbers = pa.array(of, pa.int64())
     messages = pa.array(samples, pa.large_string())
-    positions = batch.rows().take(numbers)
-    return Batch(
-        positions[0].as_py(),
-        messages,  # a sample's text is known when it is rendered
-        None if batch.ids is None else batch.ids.take(numbers),
-        positions=positions,
-        messages=messages,
-        pieces=None if batch.pieces is None else batch.pieces.take(numbers),
-        digests=digests.take(numbers),
-    )
+    texts = pa.nulls(len(batch.texts), pa.large_string())  # a sample's text is known when it is rendered
+    rest = replace(batch, file_bytes=0, texts=texts, messages=None, positions=batch.rows(), digests=digests)
+    rest = rest.each(lambda array: array.take(numbers))
+    return replace(rest, first_row=rest.rows()[0].as_py(), texts=messages, messages=messages)

@@ -31,7 +31,7 @@ from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import read_index, trained, unit_index
 from tokenmill.dataset.entries import OutputShard
-from tokenmill.dataset.group_keys import GroupKeys, Groups, KnownGroups
+from tokenmill.dataset.group_keys import GroupKeys, Groups, KnownGroups, group_columns
 from tokenmill.dataset.kept_columns import kept_of
 from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
@@ -112,7 +112,7 @@ def check_file(file: FileCheck, advance: Advance, folder: Path) -> FileFacts:
     entry, tokens, judge = file.entry, file.tokens, file.judge
     if judge.chat is not None:
         judge.chat.hold_to(file.rules.limits)
-    documents = None if file.unit is None else _documents_of(file.unit, entry, file.rules, advance, folder)
+    documents = None if file.unit is None else _documents_of(file, file.unit, advance, folder)
     has_names, has_mask = _check_schema(entry, tokens, judge)
     shards = [rows.name for rows in entry.rows]
     piece_documents = np.zeros(len(shards), np.int64)
@@ -248,24 +248,24 @@ def _groups(file: FileCheck) -> Groups | None:
     if file.group_column is None:
         return None
     if file.unit is not None:
-        return GroupKeys(file.unit, file.group_column, file.rules.limits)
+        return GroupKeys(file.unit, file.group_column)
     if file.tables is None or not (file.tables / DOCUMENTS_FILE).exists():
         return None
     found = read_index(file.tables / DOCUMENTS_FILE, [("file", "=", file.entry.name)], ["group"])
     return KnownGroups(found["group"].combine_chunks())
 
 
-def _documents_of(
-    unit: Unit, entry: OutputShard, rules: DocumentRules, advance: Advance, folder: Path
-) -> GoodDocuments:
+def _documents_of(file: FileCheck, unit: Unit, advance: Advance, folder: Path) -> GoodDocuments:
     """The documents that a file of the dataset must hold: those of the unit but for dropped ones, which go to `folder`.
 
     Raises ValidationError if the manifest says that a shard is damaged which can be read."""
+    entry, rules = file.entry, file.rules
+    reading = replace(unit.source.reading, columns=group_columns(file.group_column))
     lost = [i for i, rows in enumerate(entry.rows) if rows.n_bad is None]
     for i in lost:
         piece = unit.pieces[i]
         try:
-            for _ in read_batches(piece.shard, unit.source.reading, piece.part, lambda bad: None, rules.limits):
+            for _ in read_batches(piece.shard, reading, piece.part, lambda bad: None, rules.limits):
                 pass
         except DamagedError:
             continue
@@ -275,7 +275,7 @@ def _documents_of(
             "Run `tokenmill build --force`.",
         )
     readable = unit.without(dict.fromkeys(lost, ""))
-    return GoodDocuments(readable, rules.source, rules.limits, advance, rules.filters, folder=folder)
+    return GoodDocuments(readable, rules.source, rules.limits, advance, rules.filters, reading, folder)
 
 
 def _check_schema(entry: OutputShard, tokens: Path, judge: Judge) -> tuple[bool, bool]:

@@ -1,7 +1,7 @@
 """A source of documents, with the defaults of params.yaml filled in."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -41,20 +41,36 @@ class Conversations(msgspec.Struct, frozen=True, omit_defaults=True):
         return found
 
 
+class Column(NamedTuple):
+    """A column of strings or integers that is read beside the documents. `param`: the key of params.yaml, or the option, that names
+    it. `is_needed`: a document without such a value is bad; else null stands for the value."""
+
+    name: str
+    param: str
+    is_needed: bool = True
+
+
 @dataclass(frozen=True)
 class Reading:
     """How documents are read from files. `text_column`: the column or key of the texts. `id_column`: that of the ids; None: none
     are read. `separator`: what splits plain text into documents; None: a file is one document. `conversations`: how rows become
     conversations; None: documents are the texts of `text_column`. `kept`: the columns whose values are read in place of documents,
-    as conversations are; empty: documents are read. `id_param`: the key of params.yaml that names `id_column`; with count.by, the
-    names of groups are read in place of ids."""
+    as conversations are; empty: documents are read. `columns`: what is read beside them, each by another name."""
 
     text_column: str
     id_column: str | None = None
     separator: str | None = None
     conversations: Conversations | None = None
     kept: tuple[str, ...] = ()
-    id_param: Literal["id_column", "count.by"] = "id_column"
+    columns: tuple[Column, ...] = ()
+
+    @property
+    def beside(self) -> tuple[Column, ...]:
+        """All that is read beside the documents: first the ids, if there are any, which may be one of `columns`, too."""
+        if self.id_column is None:
+            return self.columns
+        ids = Column(self.id_column, "id_column")
+        return (ids, *(column for column in self.columns if column.name != self.id_column))
 
     def as_key(self) -> dict[str, Any]:
         """The values that decide how documents are read, for the key of a unit."""

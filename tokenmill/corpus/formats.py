@@ -1,4 +1,4 @@
-"""Reads texts, or conversations, and ids from a file of each format.
+"""Reads texts, or conversations, and what is beside them from a file of each format.
 
 Parquet and Arrow files are tables, and so are .csv and .tsv files, whose first record names the columns. A .jsonl file has one JSON
 object per line (jsonlines.org). A .json file has objects, one per line or one after the other, or one array of them. A .txt file
@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokenmill.config.sources import Conversations, Reading
+from tokenmill.config.sources import Column, Conversations, Reading
 from tokenmill.corpus.arrow_sizes import checked_batches
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
 from tokenmill.corpus.conversation_tables import conversations_of
@@ -48,13 +48,13 @@ _BYTES_IN_PYTHON = 16  # upper bound of Arrow bytes per byte, for a quick check
 class Columns(NamedTuple):
     """Consecutive documents of a file. Those in `bad` have null texts.
 
-    `texts`: an array of any string or binary type. `ids`: an array of any string, binary or integer type; None: no ids are read.
-    `position`: how many bytes of the file or range have been read. `bad`: the bad documents, with rows from 0 in `texts`.
-    `messages`: the canonical JSON of each conversation, large_string; None: documents are texts.
+    `texts`: an array of any string or binary type. `beside`: for each column of Reading.beside, an array of any string, binary or
+    integer type. `position`: how many bytes of the file or range have been read. `bad`: the bad documents, with rows from 0 in
+    `texts`. `messages`: the canonical JSON of each conversation, large_string; None: documents are texts.
     """
 
     texts: pa.Array
-    ids: pa.Array | None
+    beside: Sequence[pa.Array]
     position: int
     bad: Sequence[BadDocument] = ()
     messages: pa.LargeStringArray | None = None
@@ -90,7 +90,7 @@ def read_columns(
         if conversations is not None:
             raise _no_columns(shard, conversations)
         return _read_txt(shard, reading, limits)
-    wanted = _TableColumns(reading.text_column, reading.id_column, reading.id_param, maker)
+    wanted = _TableColumns(reading.text_column, reading.beside, maker)
     if kind.format == "parquet":
         return _read_parquet(shard, wanted, part, limits)
     if kind.separator:
@@ -102,9 +102,13 @@ class _TableColumns(NamedTuple):
     """The columns to read of a table. `maker`: makes conversations from rows; None: documents are the texts of `text_column`."""
 
     text_column: str
-    id_column: str | None
-    id_param: str
+    beside: tuple[Column, ...]
     maker: Maker | None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns that hold the documents."""
+        return [self.text_column] if self.maker is None else list(self.maker.columns)
 
 
 def _no_columns(shard: Shard, conversations: Conversations) -> ColumnError:
@@ -122,7 +126,7 @@ def _read_parquet(shard: Shard, wanted: _TableColumns, part: ShardRange | None, 
         metadata = file.metadata
         names = _names(shard, file.schema_arrow, wanted)
         groups = range(part.start, part.stop) if part else range(file.num_row_groups)
-        n_at_once = _rows_at_once(metadata, [wanted.text_column] if wanted.maker is None else wanted.maker.columns)
+        n_at_once = _rows_at_once(metadata, wanted.names)
         if limits.block_bytes_max:
             n_at_once, dictionaries = rows_within(shard, metadata, groups, names, limits, n_at_once)
     n_bytes = part.n_bytes if part else shard.n_bytes
@@ -193,7 +197,7 @@ def _read_json(
             found = read(lines, first_line)
             first_line += found.n_line_ends
             by_row = bad if is_lines else (msgspec.structs.replace(one, line=None) for one in bad)
-            yield Columns(found.texts, found.ids, file.tell() - start, [*by_row], found.messages)
+            yield Columns(found.texts, found.beside, file.tell() - start, [*by_row], found.messages)
             bad.clear()
 
 
@@ -204,8 +208,7 @@ def _read_csv(
     header, names = _header(shard, limits)
     if not names:
         return
-    columns = [wanted.text_column] if wanted.maker is None else wanted.maker.columns
-    if names[0] not in columns and (words := other_separator(names)):
+    if names[0] not in wanted.names and (words := other_separator(names)):
         fix = "Name it .tsv if these are tabs, .csv if these are commas, or write it again with commas."
         raise DamagedError(shard.name, f"its first record, the header, has {words}.", fix)
     chosen = _names(shard, pa.schema([(name, pa.large_string()) for name in names]), wanted)
@@ -233,8 +236,9 @@ def _read_csv(
                     line = first_line + records.line
                     give_up(shard, 0, line, records.raw, records.fault, bad.append if has_bad else None)
                     none = pa.nulls(1, pa.large_string())
-                    has_ids, is_made = wanted.id_column is not None, wanted.maker is not None
-                    yield Columns(none, none if has_ids else None, position, [*bad], none if is_made else None)
+                    yield Columns(
+                        none, [none] * len(wanted.beside), position, [*bad], None if wanted.maker is None else none
+                    )
                     bad.clear()
                     row += 1
                     continue
@@ -299,11 +303,15 @@ def _read_txt(shard: Shard, reading: Reading, limits: Limits) -> Iterator[Column
         blocks = _text_blocks(shard, stream, None)
         for texts in _split(blocks, separator.encode(), limits, shard) if separator else _whole(blocks, limits, shard):
             ids = [shard.id_of(row, is_whole=not separator) for row in range(first_row, first_row + len(texts))]
-            has_ids = reading.id_column is not None
-            yield Columns(
-                pa.array(texts, pa.large_binary()), pa.array(ids, pa.large_string()) if has_ids else None, file.tell()
-            )
+            beside = text_beside(reading, ids)
+            yield Columns(pa.array(texts, pa.large_binary()), list(beside.values()), file.tell())
             first_row += len(texts)
+
+
+def text_beside(reading: Reading, ids: Sequence[str]) -> dict[str, pa.LargeStringArray]:
+    """What is beside documents of plain text, by name: their ids, and null for columns, which plain text has not."""
+    nulls, found_ids = pa.nulls(len(ids), pa.large_string()), pa.array(ids, pa.large_string())
+    return {column.name: found_ids if column.name == reading.id_column else nulls for column in reading.beside}
 
 
 def _whole(blocks: Iterator[bytes], limits: Limits, shard: Shard) -> Iterator[list[bytes]]:
@@ -420,12 +428,9 @@ def _split(blocks: Iterator[bytes], separator: bytes, limits: Limits, shard: Sha
 
 def _names(shard: Shard, schema: pa.Schema, wanted: _TableColumns) -> list[str]:
     """The names of the columns to read. Raises ColumnError."""
-    maker = wanted.maker
-    params = (
-        [(wanted.text_column, "text_column")] if maker is None else list(zip(maker.columns, maker.params, strict=True))
-    )
-    if wanted.id_column is not None:
-        params.append((wanted.id_column, wanted.id_param))
+    params_of = ["text_column"] if wanted.maker is None else wanted.maker.params
+    params = list(zip(wanted.names, params_of, strict=True))
+    params += [(column.name, column.param) for column in wanted.beside]
     check_columns(shard, schema, params)
     return list(dict.fromkeys(name for name, _ in params))
 
@@ -435,8 +440,8 @@ def _columns(
 ) -> Iterator[Columns]:
     """The documents of a record batch. `first_row`: its first row. Yields few at a time if a dictionary or view makes them larger
     than the batch, or if they become conversations, which are larger in Python than in Arrow."""
-    names = [wanted.text_column] if wanted.maker is None else wanted.maker.columns
-    columns = [batch.column(name) for name in dict.fromkeys([*names, *[wanted.id_column] * bool(wanted.id_column)])]
+    names_beside = [column.name for column in wanted.beside]
+    columns = [batch.column(name) for name in dict.fromkeys([*wanted.names, *names_beside])]
     runs: Iterable[tuple[int, int, int]] = [(0, len(batch), 0)]
     may_grow = any(is_shared(column.type) for column in columns)
     if may_grow or wanted.maker is not None:
@@ -448,9 +453,9 @@ def _columns(
         if n_rows == 1:
             limits.check_block(n_bytes, f"{shard.name}, row {first_row + start}: the document", "cut the document")
         run = batch.slice(start, n_rows)
-        ids = None if wanted.id_column is None else run.column(wanted.id_column)
+        beside = [run.column(name) for name in names_beside]
         if wanted.maker is None:
-            yield Columns(run.column(wanted.text_column), ids, position)
+            yield Columns(run.column(wanted.text_column), beside, position)
         else:
-            made = conversations_of([run.column(name) for name in names], wanted.maker)
-            yield Columns(made.texts, ids, position, made.bad, made.messages)
+            made = conversations_of([run.column(name) for name in wanted.names], wanted.maker)
+            yield Columns(made.texts, beside, position, made.bad, made.messages)

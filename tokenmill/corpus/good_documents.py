@@ -23,8 +23,9 @@ from tokenmill.corpus.bad_documents import (
 )
 from tokenmill.corpus.dropped import UnitDropped
 from tokenmill.corpus.filter import Filters, left_out
+from tokenmill.corpus.formats import text_beside
 from tokenmill.corpus.limits import UNBOUNDED, Limits
-from tokenmill.corpus.reader import ID_BYTES_MAX, Batch, put_together, read_batches
+from tokenmill.corpus.reader import BESIDE_BYTES_MAX, Batch, put_together, read_batches
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.small_texts import small_text
 from tokenmill.corpus.units import Piece, Unit
@@ -40,19 +41,20 @@ class _Together:
     """Puts small batches of a unit together, because each costs the stages as much as thousands of documents. Each function returns
     the batches that are complete."""
 
-    def __init__(self, unit: Unit) -> None:
-        self._unit = unit
+    def __init__(self, unit: Unit, reading: Reading) -> None:
+        self._unit, self._reading = unit, reading
         self._texts: list[tuple[int, str]] = []
         self._held: list[Batch] = []
-        self._n_bytes = self._n_id_bytes = 0  # of both; of ids, those that files have
+        self._n_bytes = self._n_beside = 0  # of both; of what is beside the documents of files that have more than one
 
     def add(self, piece: int, batch: Batch) -> Sequence[Batch]:
         """Adds a batch of the piece with this index."""
-        is_full = self._n_bytes + batch.text_bytes > _JOINED_BYTES or self._n_id_bytes + batch.id_bytes > ID_BYTES_MAX
+        is_full = self._n_bytes + batch.text_bytes > _JOINED_BYTES
+        is_full |= self._n_beside + batch.beside_bytes > BESIDE_BYTES_MAX
         before = self.rest() if is_full else []
         self._hold_texts()
         self._held.append(replace(batch, pieces=pa.repeat(pa.scalar(piece, pa.int32()), len(batch.texts))))
-        self._n_bytes, self._n_id_bytes = self._n_bytes + batch.text_bytes, self._n_id_bytes + batch.id_bytes
+        self._n_bytes, self._n_beside = self._n_bytes + batch.text_bytes, self._n_beside + batch.beside_bytes
         return before
 
     def add_text(self, piece: int, text: str) -> Sequence[Batch]:
@@ -65,7 +67,7 @@ class _Together:
     def rest(self) -> Sequence[Batch]:
         """Gives what was added since the last batch that was complete."""
         self._hold_texts()
-        held, self._held, self._n_bytes, self._n_id_bytes = self._held, [], 0, 0
+        held, self._held, self._n_bytes, self._n_beside = self._held, [], 0, 0
         return [put_together(held)] if held else []
 
     def _hold_texts(self) -> None:
@@ -78,12 +80,12 @@ class _Together:
         """The texts of files that are one document each, with the indices of their pieces."""
         pieces, texts = zip(*texts, strict=True)
         shards = [self._unit.pieces[i].shard for i in pieces]
-        ids = None
-        if self._unit.source.id_column is not None:
-            ids = pa.array([shard.id_of(0, is_whole=True) for shard in shards], pa.large_string())
+        beside = text_beside(self._reading, [shard.id_of(0, is_whole=True) for shard in shards])
+        ids = None if self._reading.id_column is None else beside[self._reading.id_column]
+        columns = {column.name: beside[column.name] for column in self._reading.columns}
         file_bytes, rows = sum(shard.n_bytes for shard in shards), pa.array([0] * len(pieces), pa.int64())
         array = pa.array(texts, pa.large_string())
-        return Batch(0, array, ids, file_bytes, rows, pieces=pa.array(pieces, pa.int32()))
+        return Batch(0, array, ids, file_bytes, rows, pieces=pa.array(pieces, pa.int32()), columns=columns)
 
 
 class _Enough(Exception):
@@ -122,7 +124,7 @@ class GoodDocuments:
         self._n_held = 0  # of bytes of bad documents
 
     def __iter__(self) -> Iterator[Batch]:
-        source, reading, together = self._source, self._reading, _Together(self.unit)
+        source, reading, together = self._source, self._reading, _Together(self.unit, self._reading)
         for i, piece in enumerate(self.unit.pieces):
             text = small_text(piece, reading, self._limits)
             if text is not None:

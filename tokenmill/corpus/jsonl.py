@@ -1,4 +1,4 @@
-"""Reads texts, or conversations, and ids from lines of JSON."""
+"""Reads texts, or conversations, and what is beside them from lines of JSON."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -7,19 +7,19 @@ import msgspec
 import pyarrow as pa
 
 from tokenmill import _core
-from tokenmill.config.sources import Reading
+from tokenmill.config.sources import Column, Reading
 from tokenmill.corpus.conversations import ConversationError, Maker
-from tokenmill.corpus.line_faults import Fault, LineKey, OnBadLine, explain, give_up, id_keys
+from tokenmill.corpus.line_faults import Fault, LineKey, OnBadLine, explain, give_up, key_beside
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError
 
 
 class Lines(NamedTuple):
-    """The documents of some lines: texts, ids and canonical JSON of conversations as large_string, null for bad lines, and the
-    number of line ends. `ids` are None without an id column, `messages` where documents are texts."""
+    """The documents of some lines: texts, the values of each column beside them and canonical JSON of conversations as
+    large_string, null for bad lines, and the number of line ends. `messages` are None where documents are texts."""
 
     texts: pa.LargeStringArray
-    ids: pa.LargeStringArray | None
+    beside: Sequence[pa.LargeStringArray]
     n_line_ends: int
     messages: pa.LargeStringArray | None = None
 
@@ -29,19 +29,19 @@ LineReader = Callable[[bytes, int], Lines]
 
 
 def line_reader(shard: Shard, reading: Reading, on_bad_line: OnBadLine | None = None) -> LineReader:
-    """A function that reads the texts and ids of lines.
+    """A function that reads the texts of lines, and what is beside them.
 
     A blank line holds no document. Other keys are skipped. Of a duplicate key, the last one counts. A bad line is one that is
-    not a JSON object with a text (and an id: string or integer). For it, `on_bad_line` is called with its row counted from
-    the first of these lines, and null is given in its place; without `on_bad_line`, CorpusError is raised.
+    not a JSON object with a text (and what is needed beside it: strings or integers). For it, `on_bad_line` is called with its row
+    counted from the first of these lines, and null is given in its place; without `on_bad_line`, CorpusError is raised.
     """
-    text_column, id_column = reading.text_column, reading.id_column
-    keys = [LineKey(text_column, "text_column", "a string", (str,)), *id_keys(reading)]
-    id_at = None if id_column is None else 1
-    one_by_one = _one_by_one(shard, keys, [str, str | int], lambda values: (b"", values[0]), id_at, on_bad_line)
+    text_column, names = reading.text_column, [column.name for column in reading.beside]
+    keys, kinds = [LineKey(text_column, "text_column", "a string", (str,))], [str]
+    places = _add_beside(reading.beside, keys, kinds)
+    one_by_one = _one_by_one(shard, keys, kinds, lambda values: (b"", values[0]), places, on_bad_line)
 
     def read(lines: bytes, first_line: int) -> Lines:
-        found = _core.json_lines(lines, text_column, id_column)
+        found = None if text_column in names else _core.json_lines(lines, text_column, names)
         return one_by_one(lines, first_line)._replace(messages=None) if found is None else Lines(*found)
 
     return read
@@ -50,22 +50,29 @@ def line_reader(shard: Shard, reading: Reading, on_bad_line: OnBadLine | None = 
 def conversation_reader(
     shard: Shard, maker: Maker, reading: Reading, on_bad_line: OnBadLine | None = None
 ) -> LineReader:
-    """A function that reads the conversations and ids of lines, in the same way. A line of which `maker` makes no conversation is
-    bad, too. A line may lack the key of the tools."""
+    """A function that reads the conversations of lines, and what is beside them, in the same way. A line of which `maker` makes no
+    conversation is bad, too. A line may lack the key of the tools."""
     keys = list(map(_key, maker.columns, maker.params))
     kinds: list[Any] = [_TYPES[param] for param in maker.params]
     n_values = len(keys)
-    id_at: int | None = None
-    if reading.id_column in maker.columns:  # a column of the template, which cannot be null then
-        id_at = maker.columns.index(reading.id_column)
-        kinds[id_at] = str
-        what = "id" if reading.id_param == "id_column" else "group"
-        keys[id_at] = keys[id_at]._replace(expected=f"a string, the {what}", kinds=(str,))
-    elif reading.id_column is not None:
-        id_at = n_values
-        keys += id_keys(reading)
-        kinds.append(str | int)
-    return _one_by_one(shard, keys, kinds, lambda values: maker.make(values[:n_values]), id_at, on_bad_line)
+    places = _add_beside(reading.beside, keys, kinds)
+    return _one_by_one(shard, keys, kinds, lambda values: maker.make(values[:n_values]), places, on_bad_line)
+
+
+def _add_beside(columns: Sequence[Column], keys: list[LineKey], kinds: list[Any]) -> list[int]:
+    """Adds the columns that are read beside the documents to the keys, and their types to `kinds`. Gives the place of each: that of
+    a part of the document, such as a column of a template, if it is one."""
+    names = [key.name for key in keys]
+    for column in columns:
+        if column.name not in names:
+            keys.append(key_beside(column))
+            kinds.append(str | int if column.is_needed else Any)
+        elif column.is_needed:  # and cannot be null then
+            place = names.index(column.name)
+            what = "id" if column.param == "id_column" else "group"
+            keys[place], kinds[place] = keys[place]._replace(expected=f"a string, the {what}", kinds=(str,)), str
+    names = [key.name for key in keys]
+    return [names.index(column.name) for column in columns]
 
 
 def _one_by_one(
@@ -73,16 +80,16 @@ def _one_by_one(
     keys: Sequence[LineKey],
     kinds: Sequence[Any],
     make: Callable[[Sequence[Any]], tuple[bytes, str]],
-    id_at: int | None,
+    places: Sequence[int],
     on_bad_line: OnBadLine | None,
 ) -> LineReader:
     """Reads each line by itself. `kinds`: the types of the keys' values. `make`: gives canonical JSON and text of these values.
-    `id_at`: which of them is the id."""
+    `places`: which of them are given beside these."""
     decode, as_tuple = _decoder(shard, keys, kinds), msgspec.structs.astuple
 
     def read(lines: bytes, first_line: int) -> Lines:
         texts: list[str | None] = []
-        ids: list[str | None] = []
+        beside: list[list[str | None]] = [[] for _ in places]
         messages: list[bytes | None] = []
         parts = lines.split(b"\n")
         for number, line in enumerate(parts, first_line):
@@ -96,15 +103,18 @@ def _one_by_one(
                 fault = Fault(f"{error}.") if is_made else explain(shard, line, error, keys)
                 give_up(shard, len(texts), number, line, fault, on_bad_line)
                 texts.append(None)
-                ids.append(None)
                 messages.append(None)
+                for strings in beside:
+                    strings.append(None)
             else:
                 texts.append(text)
-                ids.append(None if id_at is None else str(values[id_at]))
                 messages.append(json)
-        found_ids = None if id_at is None else pa.array(ids, pa.large_string())
+                for strings, place in zip(beside, places, strict=True):
+                    value = values[place]
+                    strings.append(str(value) if type(value) in (str, int) else None)
+        found_beside = [pa.array(strings, pa.large_string()) for strings in beside]
         found = pa.array(messages, pa.large_binary()).view(pa.large_string())  # JSON of msgspec, which is UTF-8
-        return Lines(pa.array(texts, pa.large_string()), found_ids, len(parts) - 1, found)
+        return Lines(pa.array(texts, pa.large_string()), found_beside, len(parts) - 1, found)
 
     return read
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tokenmill.config.sources import Reading
+from tokenmill.config.sources import Column
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError, missing, set_them
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError
@@ -39,13 +39,10 @@ class Fault(NamedTuple):
     setting: str | None = None
 
 
-def id_keys(reading: Reading) -> list[LineKey]:
-    """The key that holds the ids, if they are read."""
-    if reading.id_column is None:
-        return []
-    return [
-        LineKey(reading.id_column, reading.id_param, "a string or an integer", (str, int), "to one of them or to null")
-    ]
+def key_beside(column: Column) -> LineKey:
+    """The key of a column that is read beside the documents."""
+    kinds, remedy = (str, int), "to one of them or to null"
+    return LineKey(column.name, column.param, "a string or an integer", kinds, remedy, not column.is_needed)
 
 
 def give_up(shard: Shard, row: int, number: int, line: bytes, fault: Fault, on_bad_line: OnBadLine | None) -> None:

@@ -1,8 +1,8 @@
 """Reads the documents of shards in batches of bounded size."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,7 @@ from tokenmill.errors import CorpusError, DamagedError, unreadable
 __all__ = ["BadDocument", "Batch", "Shard", "ShardRange", "find_shards", "read_batches"]
 
 _BATCH_ROWS_MAX = 1 << 18  # bounds batches of empty documents, which still need offsets and ids
-ID_BYTES_MAX = 4 * BATCH_BYTES  # the most bytes of the ids of a batch
-TOO_LONG = "expected at most"  # says of an id that it is too long
+BESIDE_BYTES_MAX = 4 * BATCH_BYTES  # the most bytes of what is beside the documents of a batch: ids and columns
 _TOO_LARGE_A_WINDOW = "Frame requires too much memory"  # zstd's error
 
 OnBad = Callable[[BadDocument], None]
@@ -39,8 +38,9 @@ class Batch:
     document, of the same type, or None. `file_bytes`: bytes of the file that were read since the previous batch, for a progress
     bar; over all batches they add up to the file's size. `positions`: each document's row in the shard, int64; None: rows are
     consecutive. `messages`: the canonical JSON of each conversation, with the type of `texts`; None: documents are texts. The text
-    of a conversation is the contents of its messages, joined by line ends. `pieces`: the index of each document's piece in its
-    unit, int32; None: all are of the first piece. `digests`: the sha256 of the whole conversation of each sample, if these are
+    of a conversation is the contents of its messages, joined by line ends. `columns`: the values of Reading.columns by the names of
+    the columns, as ids are, but for null where a document has none and needs none. `pieces`: the index of each document's piece in
+    its unit, int32; None: all are of the first piece. `digests`: the sha256 of the whole conversation of each sample, if these are
     samples of conversations (see tokenmill.chat.samples); None: each document's own.
     """
 
@@ -52,6 +52,7 @@ class Batch:
     messages: pa.LargeStringArray | None = None
     pieces: pa.Int32Array | None = None
     digests: pa.FixedSizeBinaryArray | None = None
+    columns: Mapping[str, pa.LargeStringArray] = field(default_factory=dict)
 
     @property
     def digested(self) -> pa.LargeStringArray:
@@ -61,30 +62,32 @@ class Batch:
     @property
     def text_bytes(self) -> int:
         """The size of the texts in UTF-8, in bytes."""
-        offsets = _offsets(self.texts)
-        return offsets[-1] - offsets[0]
+        return _n_bytes(self.texts)
 
     @property
-    def id_bytes(self) -> int:
-        """The size of the ids in UTF-8, in bytes; 0 where rows are the ids."""
-        if self.ids is None:
-            return 0
-        offsets = _offsets(self.ids)
-        return offsets[-1] - offsets[0]
+    def beside_bytes(self) -> int:
+        """The size of what is beside the texts in UTF-8, in bytes: ids, unless rows are the ids, and columns."""
+        return sum(map(_n_bytes, self.beside))
+
+    @property
+    def beside(self) -> list[pa.LargeStringArray]:
+        """The ids, unless rows are the ids, and the values of each column."""
+        return [*([] if self.ids is None else [self.ids]), *self.columns.values()]
+
+    def each(self, change: Callable[[pa.Array], pa.Array]) -> "Batch":
+        """The batch with another array in place of each, such as a slice of it."""
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        changed = {name: change(array) for name, array in arrays.items() if array is not None}
+        return replace(self, **changed, columns={name: change(array) for name, array in self.columns.items()})
 
     def slice(self, start: int, n_documents: int | None = None) -> "Batch":
         """The documents from `start` on, without a copy; its `file_bytes` is 0."""
-        ids = None if self.ids is None else self.ids.slice(start, n_documents)
-        texts = self.texts.slice(start, n_documents)
-        messages = None if self.messages is None else self.messages.slice(start, n_documents)
-        pieces = None if self.pieces is None else self.pieces.slice(start, n_documents)
-        digests = None if self.digests is None else self.digests.slice(start, n_documents)
-        if self.positions is None:
-            return Batch(self.first_row + start, texts, ids, messages=messages, pieces=pieces, digests=digests)
-        positions = self.positions.slice(start, n_documents)
-        behind = self.positions[-1].as_py() + 1 if len(self.positions) else self.first_row
-        first_row = positions[0].as_py() if len(positions) else behind
-        return Batch(first_row, texts, ids, 0, positions, messages, pieces, digests)
+        part = self.each(lambda array: array.slice(start, n_documents))
+        first_row = self.first_row + start
+        if self.positions is not None and part.positions is not None:
+            behind = self.positions[-1].as_py() + 1 if len(self.positions) else self.first_row
+            first_row = part.positions[0].as_py() if len(part.positions) else behind
+        return replace(part, first_row=first_row, file_bytes=0)
 
     def by_piece(self) -> Iterator[tuple[int, "Batch"]]:
         """The documents of each piece, with its index."""
@@ -113,6 +116,8 @@ class Batch:
             return self.positions
         return pa.array(np.arange(self.first_row, self.first_row + len(self.texts)))
 
+
+_ARRAYS = ("texts", "ids", "positions", "messages", "pieces", "digests")
 
 LeaveOut = Callable[[Batch], Sequence[int] | npt.NDArray[np.int64]]
 
@@ -177,13 +182,14 @@ def _refuse_equal_columns(shard: Shard, reading: Reading) -> None:
                 f"both are {conversations.column!r}.",
                 "Set tools_column to null, or to the column that holds the tools.",
             )
-    for param, column in named.items():
-        if column == reading.id_column:
-            raise CorpusError(
-                f"{shard.setting(param)} and {shard.setting(reading.id_param)}",
-                f"both are {column!r}.",
-                f"Set {reading.id_param} to null, or to another column.",
-            )
+    for param, name in named.items():
+        for column in reading.beside:
+            if column.name == name and column.is_needed:
+                raise CorpusError(
+                    f"{shard.setting(param)} and {shard.setting(column.param)}",
+                    f"both are {name!r}.",
+                    f"Set {column.param} to null, or to another column.",
+                )
 
 
 def _numbered(
@@ -197,12 +203,15 @@ def _numbered(
     """The documents with their rows, with null for each that is left out. `file_bytes` is how many bytes were read up to there.
     `row`: the row of the first document."""
     for block in blocks:
-        texts, ids, position, bad, messages = _checked(shard, reading, block, row, on_bad is not None)
+        texts, beside, position, bad, messages = _checked(shard, reading, block, row, on_bad is not None)
         for each in bad:
             if on_bad is None:
                 raise _refused(shard, row, each)
             on_bad(each.moved(row, 0))
-        batch = Batch(row, texts, ids, position, messages=messages)
+        by_name = {column.name: values for column, values in zip(reading.beside, beside, strict=True)}
+        columns = {column.name: by_name[column.name] for column in reading.columns}
+        ids = None if reading.id_column is None else by_name[reading.id_column]
+        batch = Batch(row, texts, ids, position, messages=messages, columns=columns)
         yield batch if leave_out is None else _without(batch, leave_out(batch))
         row += len(texts)
 
@@ -227,41 +236,51 @@ def _refused(shard: Shard, row: int, bad: BadDocument) -> CorpusError:
 
 
 def _checked(shard: Shard, reading: Reading, block: Columns, row: int, may_be_bad: bool) -> Columns:
-    """The documents as large_string, with null for each bad one: null, not UTF-8, or with such an id, or one that is too long.
-    Raises CorpusError for the first bad one unless `may_be_bad`. `row`: the row of the first document."""
-    texts, ids, faults = block.texts, block.ids, dict[int, Fault]()
-    if shard.kind.format not in ("jsonl", "json"):  # their readers have checked them
-        if block.messages is None:
-            texts, faults = _strings(shard, reading.text_column, texts)
-        if reading.id_column is not None:
-            ids, id_faults = _strings(shard, reading.id_column, ids)
-            faults = id_faults | faults  # if both are bad, the reason is the text's
-    if reading.id_column is not None:
-        faults = _too_long(reading.id_column, ids) | faults
+    """The documents as large_string, with null for each bad one: null, not UTF-8, or with such an id or other needed value, or one
+    that is too long. Raises CorpusError for the first bad one unless `may_be_bad`, and for a value that is too long and not needed.
+    `row`: the row of the first document."""
+    texts, beside, faults = block.texts, list(block.beside), dict[int, Fault]()
+    is_read_already = shard.kind.format in ("jsonl", "json")  # their readers have checked all but lengths
+    if not is_read_already and block.messages is None:
+        texts, faults = _strings(shard, reading.text_column, texts)
+    for i, column in enumerate(reading.beside):
+        wrong: dict[int, Fault] = {}
+        if not is_read_already and (shard.kind.has_columns or column.is_needed):
+            beside[i], wrong = _strings(shard, column.name, beside[i])
+        too_long = _too_long(column.name, beside[i])
+        if column.is_needed:
+            faults = too_long | wrong | faults  # if several are bad, the reason is the text's
+        elif too_long:
+            raise _bad_row(shard, row, too_long)
     if not faults:
-        return block._replace(texts=texts, ids=ids)
+        return block._replace(texts=texts, beside=beside)
     if not may_be_bad:
-        first = min(faults)
-        raise CorpusError(
-            f"{shard.name}, row {row + first}", f"{faults[first].words}.", faults[first].advice, code="TM201"
-        )
+        raise _bad_row(shard, row, faults)
     raw = (block.texts if block.messages is None else block.messages).cast(pa.large_binary())
     known = {bad_document.row: bad_document for bad_document in block.bad if bad_document.row is not None}
     bad = [known.get(i) or BadDocument(i, None, faults[i].words, raw[i].as_py()) for i in sorted({*known, *faults})]
     is_good = pa.array([i not in faults for i in range(len(texts))])
     messages = None if block.messages is None else pc.if_else(is_good, block.messages, None)
-    ids = None if ids is None else pc.if_else(is_good, ids, None)
-    return Columns(pc.if_else(is_good, texts, None), ids, block.position, bad, messages)
+    beside = [pc.if_else(is_good, values, None) for values in beside]
+    return Columns(pc.if_else(is_good, texts, None), beside, block.position, bad, messages)
 
 
-def _too_long(column: str, ids: pa.LargeStringArray) -> dict[int, Fault]:
-    """What is wrong with ids that are too long, by index."""
-    if ids.nbytes <= VALUE_BYTES_MAX:
+def _bad_row(shard: Shard, row: int, faults: Mapping[int, Fault]) -> CorpusError:
+    """The error for the first of these bad documents. `row`: the row from which their indices count."""
+    first = min(faults)
+    return CorpusError(
+        f"{shard.name}, row {row + first}", f"{faults[first].words}.", faults[first].advice, code="TM201"
+    )
+
+
+def _too_long(column: str, values: pa.LargeStringArray) -> dict[int, Fault]:
+    """What is wrong with ids and other values that are too long, by index."""
+    if values.nbytes <= VALUE_BYTES_MAX:
         return {}
-    lengths = pc.fill_null(pc.binary_length(ids), 0).to_numpy()
+    lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy()
     return {
         int(i): Fault(
-            f"column {column!r}: {TOO_LONG} {VALUE_BYTES_MAX:,} bytes; found {lengths[i]:,}",
+            f"column {column!r}: expected at most {VALUE_BYTES_MAX:,} bytes; found {lengths[i]:,}",
             "Shorten it, or delete the row.",
         )
         for i in np.flatnonzero(lengths > VALUE_BYTES_MAX)
@@ -304,41 +323,39 @@ def _first_wrong_byte(text: bytes) -> int | None:
 def _in_batches(batches: Iterable[Batch], n_bytes: int, limits: Limits, name: str) -> Iterator[Batch]:
     """Cuts and joins what was found so that batches depend only on the documents, not on the file's blocks."""
     held: list[Batch] = []
-    held_rows = held_bytes = held_id_bytes = position_before = 0
+    held_rows = held_bytes = held_beside = position_before = 0
     for batch in batches:
         limits.check_process(f"{name}, row {batch.first_row}")
         offsets = _offsets(batch.digested)
-        id_offsets = np.zeros(len(batch.texts) + 1, np.int64) if batch.ids is None else _offsets(batch.ids)
+        beside_offsets = np.zeros(len(batch.texts) + 1, np.int64)
+        for values in batch.beside:
+            beside_offsets += _offsets(values)
         start = 0
         while start < len(batch.texts):
             bytes_end = bisect_right(offsets, offsets[start] + limits.batch_bytes - held_bytes) - 1
-            ids_end = bisect_right(id_offsets, id_offsets[start] + ID_BYTES_MAX - held_id_bytes) - 1
-            end = min(bytes_end, ids_end, start + _BATCH_ROWS_MAX - held_rows)
+            beside_end = bisect_right(beside_offsets, beside_offsets[start] + BESIDE_BYTES_MAX - held_beside) - 1
+            end = min(bytes_end, beside_end, start + _BATCH_ROWS_MAX - held_rows)
             if end <= start and held:
                 yield _join(held, batch.file_bytes - position_before)
-                held, held_rows, held_bytes, held_id_bytes, position_before = [], 0, 0, 0, batch.file_bytes
+                held, held_rows, held_bytes, held_beside, position_before = [], 0, 0, 0, batch.file_bytes
                 continue
             if end <= start:
                 limits.check_document(offsets[start + 1] - offsets[start], f"{name}, row {batch.first_row + start}")
                 end = start + 1
             held.append(batch.slice(start, end - start))
             held_rows, held_bytes = held_rows + end - start, held_bytes + offsets[end] - offsets[start]
-            held_id_bytes += id_offsets[end] - id_offsets[start]
+            held_beside += beside_offsets[end] - beside_offsets[start]
             start = end
     if held:
         yield _join(held, n_bytes - position_before)
 
 
 def _join(held: Sequence[Batch], file_bytes: int) -> Batch:
-    first_row = held[0].first_row
-    texts = pa.concat_arrays([one.texts for one in held])
-    ids, messages = _joined([one.ids for one in held]), _joined([one.messages for one in held])
-    if not texts.null_count:
-        return Batch(first_row, texts, ids, file_bytes, messages=messages)
-    is_there = texts.is_valid()
-    rows = pa.array(range(first_row, first_row + len(texts)), pa.int64()).filter(is_there)
-    ids, messages = ids and ids.filter(is_there), messages and messages.filter(is_there)
-    return Batch(first_row, texts.filter(is_there), ids, file_bytes, rows, messages)
+    whole = replace(_concatenated(held), file_bytes=file_bytes)
+    if not whole.texts.null_count:
+        return whole
+    is_there = whole.texts.is_valid()
+    return replace(whole, positions=whole.rows()).each(lambda array: array.filter(is_there))
 
 
 def digests_of(batch: Batch) -> pa.FixedSizeBinaryArray:
@@ -350,19 +367,21 @@ def put_together(batches: Sequence[Batch]) -> Batch:
     """One batch of the documents of several, which all have `pieces`."""
     if len(batches) == 1:
         return batches[0]
-    ids, messages, pieces = (
-        _joined([getattr(batch, name) for batch in batches]) for name in ("ids", "messages", "pieces")
-    )
-    texts, rows = (
-        pa.concat_arrays([batch.texts for batch in batches]),
-        pa.concat_arrays([batch.rows() for batch in batches]),
-    )
-    return Batch(batches[0].first_row, texts, ids, sum(batch.file_bytes for batch in batches), rows, messages, pieces)
+    with_rows = [replace(batch, positions=batch.rows()) for batch in batches]
+    return replace(_concatenated(with_rows), file_bytes=sum(batch.file_bytes for batch in batches))
 
 
-def _joined(some: Sequence[pa.Array | None]) -> pa.Array | None:
-    found = [one for one in some if one is not None]
-    return pa.concat_arrays(found) if found else None
+def _concatenated(batches: Sequence[Batch]) -> Batch:
+    """The first batch with the arrays of all. They all have the same arrays."""
+    arrays = {name: [getattr(batch, name) for batch in batches] for name in _ARRAYS}
+    joined = {name: pa.concat_arrays(of_name) for name, of_name in arrays.items() if of_name[0] is not None}
+    columns = {name: pa.concat_arrays([batch.columns[name] for batch in batches]) for name in batches[0].columns}
+    return replace(batches[0], **joined, columns=columns)
+
+
+def _n_bytes(strings: pa.LargeStringArray) -> int:
+    offsets = _offsets(strings)
+    return offsets[-1] - offsets[0]
 
 
 def _offsets(texts: pa.LargeStringArray) -> Sequence[int]:

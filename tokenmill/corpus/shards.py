@@ -67,8 +67,8 @@ class Shard:
         return "source" if self.source is None else self.source.section
 
     def setting(self, param: str) -> str:
-        """The full name of a key of that section, such as "source.id_column". "count.by" stands for itself."""
-        return param if "." in param else f"{self.section}.{param}"
+        """The full name of a key of that section, such as "source.id_column". "count.by" and options stand for themselves."""
+        return param if "." in param or param.startswith("--") else f"{self.section}.{param}"
 
 
 @dataclass(frozen=True)

@@ -123,6 +123,9 @@ _KINDS = {  # by the key of params.yaml
     "text_column": _ColumnKind("strings", _is_text),
     "id_column": _IDS,
     "count.by": _IDS,
+    "encode.split_group": _IDS,
+    "validate.language_column": _IDS,
+    "--language": _IDS,
     "messages_column": _ColumnKind(
         "lists of messages (structs), or their JSON texts", lambda kind: _is_text(kind) or _is_json_list(kind)
     ),

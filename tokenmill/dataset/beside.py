@@ -9,14 +9,14 @@ import pyarrow as pa
 from tokenmill.config.sources import Reading
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
 from tokenmill.corpus.limits import Limits
-from tokenmill.corpus.reader import TOO_LONG, Batch, read_batches
+from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import CorpusError
 
 
 class Beside:
     """The values of a unit's documents. `reading`: how they are read. `value_of`: gives the strings that were read of a batch.
-    `column`: names the column in errors. `expected`, `advice`: what a document lacks whose value is not there, and what to do."""
+    `column`: names the column in errors. `advice`: what to do where a document has no value."""
 
     def __init__(
         self,
@@ -25,11 +25,10 @@ class Beside:
         value_of: Callable[[Batch], pa.LargeStringArray],
         limits: Limits,
         column: str,
-        expected: str,
         advice: str,
     ) -> None:
         self._unit, self._reading, self._value_of, self._limits = unit, reading, value_of, limits
-        self._column, self._expected, self._advice = column, expected, advice
+        self._column, self._advice = column, advice
         self._piece = -1
         self._found: Iterator[Batch] = iter(())
         self._rows, self._values = np.empty(0, np.int64), pa.array([], pa.large_string())
@@ -62,7 +61,7 @@ class Beside:
         is_there = positions < len(self._rows)
         is_there[is_there] = self._rows[positions[is_there]] == rows[is_there]
         if not is_there.all():
-            raise self._missing(int(rows[np.argmin(is_there)]), self._expected)
+            raise self._missing(int(rows[np.argmin(is_there)]), "expected a value; found none.")
         return self._values.take(pa.array(positions))
 
     def _read(self, piece: int) -> Iterator[Batch]:
@@ -80,8 +79,7 @@ class Beside:
         """Raises CorpusError at once for a bad document whose value is needed; leaves other bad ones out."""
         at = int(np.searchsorted(self._wanted, bad.row or 0))
         if at < len(self._wanted) and self._wanted[at] == bad.row:
-            is_there = not self._expected or TOO_LONG in bad.reason
-            raise self._missing(int(self._wanted[at]), bad.reason if is_there else self._expected)
+            raise self._missing(int(self._wanted[at]), bad.reason)
 
     def _missing(self, row: int, what: str) -> CorpusError:
         name = self._unit.pieces[self._piece].shard.name

@@ -1,16 +1,19 @@
 """The groups of documents: hashes of the values of a column, such as the repository that a file of code is from."""
 
-from dataclasses import replace
-
 import pyarrow as pa
 
-from tokenmill.corpus.limits import Limits
+from tokenmill.config.sources import Column
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.units import Unit
-from tokenmill.dataset.beside import Beside
 from tokenmill.dataset.splits import group_keys
+from tokenmill.errors import CorpusError
 
 _ADVICE = "Set encode.split_group to a column that every document has, or to null."
+
+
+def group_columns(name: str | None) -> tuple[Column, ...]:
+    """What is read beside documents for encode.split_group. `name`: the column; None: nothing."""
+    return () if name is None else (Column(name, "encode.split_group", is_needed=False),)
 
 
 class KnownGroups:
@@ -27,23 +30,24 @@ class KnownGroups:
 
 
 class GroupKeys:
-    """The groups of a unit's documents, read from the shards beside the texts: the column is read as ids are."""
+    """The groups of a unit's documents, which were read beside them."""
 
-    def __init__(self, unit: Unit, column: str, limits: Limits) -> None:
-        expected = "expected the document's group, a string or an integer; found none."
-        reading = replace(unit.source.reading, id_column=column)
-        self._beside = Beside(unit, reading, _ids, limits, repr(column), expected, _ADVICE)
+    def __init__(self, unit: Unit, column: str) -> None:
+        self._unit, self._column = unit, column
 
     def of(self, batch: Batch) -> pa.UInt64Array:
-        """The group keys as KnownGroups.of gives them, read from the shards. Raises CorpusError for a document without a group, and
-        for a missing column."""
-        keys = [pa.array(group_keys(values), pa.uint64()) for values in self._beside.of(batch)]
-        return pa.concat_arrays([pa.array([], pa.uint64()), *keys])
+        """The group keys as KnownGroups.of gives them. Raises CorpusError for a document without a group."""
+        names = batch.columns[self._column]
+        if names.null_count:
+            raise self._missing(batch, names.is_null().index(True).as_py())
+        return pa.array(group_keys(names), pa.uint64())
 
-
-def _ids(batch: Batch) -> pa.LargeStringArray:
-    assert batch.ids is not None
-    return batch.ids
+    def _missing(self, batch: Batch, i: int) -> CorpusError:
+        shard, row = self._unit.pieces[batch.piece(i)].shard, batch.rows()[i].as_py()
+        if not shard.kind.has_columns:
+            return CorpusError(shard.name, f"a file of plain text has no column {self._column!r}.", _ADVICE)
+        what = "expected the document's group, a string or an integer; found none."
+        return CorpusError(f"{shard.name}, row {row}: column {self._column!r}", what, _ADVICE)
 
 
 Groups = KnownGroups | GroupKeys

@@ -41,7 +41,7 @@ class KeptColumns:
         self._unit = unit
         reading = kept_reading(unit.source)
         advice = f"Set {unit.source.section}.keep_columns to columns that every document has, or to []."
-        self._beside = Beside(unit, reading, _values, limits, ", ".join(map(repr, names)), "", advice)
+        self._beside = Beside(unit, reading, _values, limits, ", ".join(map(repr, names)), advice)
 
     def of(self, batch: Batch) -> Iterator[pa.LargeStringArray]:
         """The values of each document of a batch, in order, some at a time. Raises CorpusError for a document without them."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tokenmill.config.sources import Column
 from tokenmill.corpus.bad_documents import ColumnError
 from tokenmill.corpus.dropped import Dropped
 from tokenmill.corpus.limits import Limits
@@ -170,9 +171,10 @@ def _beginning(
     were left out."""
     source = piece.shard.source
     assert source is not None
+    columns = () if language_column is None else (Column(language_column, "validate.language_column"),)
     read = read_batches(
         piece.shard,
-        replace(source.reading, id_column=language_column),
+        replace(source.reading, id_column=None, columns=columns),
         piece.part,
         on_bad=lambda bad: refused.append(f"{piece.shard.name}: {bad.reason}"),
         limits=replace(limits, batch_bytes=n_bytes),
@@ -185,11 +187,12 @@ def _beginning(
         for batch in read:
             texts = pc.utf8_slice_codeunits(batch.texts, 0, n_bytes)
             sizes = pc.binary_length(texts).to_numpy().astype(np.int64)
-            if batch.ids is not None:
-                sizes += pc.binary_length(batch.ids).to_numpy()
+            languages = None if language_column is None else batch.columns[language_column]
+            if languages is not None:
+                sizes += pc.binary_length(languages).to_numpy()
             ends = np.cumsum(sizes)
             n_documents = max(int(np.searchsorted(ends, n_bytes, side="right")), 1)
-            yield texts.slice(0, n_documents), None if batch.ids is None else batch.ids.slice(0, n_documents)
+            yield texts.slice(0, n_documents), None if languages is None else languages.slice(0, n_documents)
             n_bytes -= int(ends[-1]) if len(ends) else 0
             if n_bytes <= 0 or n_documents < len(texts):
                 return

@@ -53,7 +53,7 @@ def count(project: Project, output: Path) -> Stage:
     root, params, source = project.root, project.params.count, project.params.source
     spill_directory = project.params.run.spill_directory
     check_settings(root, params, spill_directory)
-    refuse_groups(project.units, source, params.by)
+    refuse_groups(project.units, params.by)
     units, kept_bytes = project.units, project.memory.kept_mb * 10**6
     weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])
     filters = yield from unit_filters(project)

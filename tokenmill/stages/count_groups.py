@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.config.count_params import BY_SOURCES
-from tokenmill.config.source_params import Source
-from tokenmill.config.sources import Reading
+from tokenmill.config.sources import Column, Reading
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.units import Unit, source_name
 from tokenmill.errors import CorpusError, ParamsError
@@ -17,17 +16,10 @@ GROUPS_MAX = 1000
 """The most groups. A column with more values, such as one of ids, is a mistake."""
 
 
-def refuse_groups(units: Sequence[Unit], source: Source, by: str | None) -> None:
+def refuse_groups(units: Sequence[Unit], by: str | None) -> None:
     """Raises ParamsError or CorpusError for a column whose values cannot be read."""
     if by is None or by == BY_SOURCES:
         return
-    for param, value in (("source.drop", source.drop), ("source.filters", source.filters)):
-        if value:  # they may look at ids, in whose place the groups are read
-            raise ParamsError(
-                "count.by",
-                f"found the column {by!r} together with {param}; allowed: only one of the two.",
-                f"Set count.by to {BY_SOURCES}, or leave the documents out of the files.",
-            )
     for piece in (piece for unit in units for piece in unit.pieces):
         read = piece.shard.source
         if not piece.shard.kind.has_columns:
@@ -41,9 +33,9 @@ def refuse_groups(units: Sequence[Unit], source: Source, by: str | None) -> None
 
 
 def reading_of(unit: Unit, by: str | None) -> Reading:
-    """How the unit is read, with the column of the groups in place of that of the ids."""
+    """How the unit is read, with the column of the groups beside the documents."""
     reading = unit.source.reading
-    return reading if by is None or by == BY_SOURCES else replace(reading, id_column=by, id_param="count.by")
+    return reading if by is None or by == BY_SOURCES else replace(reading, columns=(Column(by, "count.by"),))
 
 
 def groups_in(unit: Unit, batch: Batch, by: str | None) -> Iterator[tuple[int, str, pa.LargeStringArray]]:
@@ -58,8 +50,9 @@ def groups_in(unit: Unit, batch: Batch, by: str | None) -> Iterator[tuple[int, s
         elif by == BY_SOURCES:
             yield piece, source_name(unit.pieces[piece].shard), documents.texts
         else:
-            for name in pc.unique(documents.ids):
-                yield piece, name.as_py(), documents.texts.filter(pc.equal(documents.ids, name))
+            groups = documents.columns[by]
+            for name in pc.unique(groups):
+                yield piece, name.as_py(), documents.texts.filter(pc.equal(groups, name))
 
 
 def refuse_many(names: Collection[str], by: str | None) -> None:

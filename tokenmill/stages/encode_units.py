@@ -25,7 +25,7 @@ from tokenmill.corpus.quarantine import left_out, piece_bad, write_left
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import unit_index
-from tokenmill.dataset.group_keys import GroupKeys
+from tokenmill.dataset.group_keys import GroupKeys, group_columns
 from tokenmill.dataset.kept_columns import KeptColumns, kept_of
 from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
@@ -67,7 +67,8 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
     def run(self, folder: Path, advance: Advance) -> EncodeFacts:
         """Writes the unit's files (see Task)."""
         assert self.unit is not None
-        documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.filters, folder=folder)
+        reading = replace(self.unit.source.reading, columns=group_columns(self.group_column))
+        documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.filters, reading, folder)
         piece_documents = np.zeros(len(self.unit.pieces), np.int64)
         if self.encoder.chat is not None:
             self.encoder.chat.hold_to(self.limits)
@@ -84,7 +85,7 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
 
     def _group_keys(self) -> GroupKeys | None:
         assert self.unit is not None
-        return None if self.group_column is None else GroupKeys(self.unit, self.group_column, self.limits)
+        return None if self.group_column is None else GroupKeys(self.unit, self.group_column)
 
     def _requests(
         self, documents: Iterable[Batch], piece_documents: np.ndarray[Any, np.dtype[np.int64]]

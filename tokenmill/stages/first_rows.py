@@ -10,6 +10,7 @@ from tokenmill import _core
 from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.library_memory import check_encoding
 from tokenmill.config.source_params import Source
+from tokenmill.config.sources import Column, Reading
 from tokenmill.corpus.bad_documents import (
     N_FOUND_MAX,
     N_LISTED_MAX,
@@ -24,7 +25,7 @@ from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Piece, Unit
-from tokenmill.dataset.group_keys import GroupKeys
+from tokenmill.dataset.group_keys import GroupKeys, group_columns
 from tokenmill.dataset.kept_columns import kept_of
 from tokenmill.errors import (
     ChatError,
@@ -171,8 +172,8 @@ class _BadRows:
         n_before, n_read, self._n_here, self.setting = self._n, 0, 0, None
         first: Batch | None = None
         assert shard.source is not None
-        on_bad = partial(self._found, shard)
-        read = read_batches(shard, shard.source.reading, on_bad=on_bad, limits=limits, leave_out=leave_out)
+        reading = replace(shard.source.reading, columns=group_columns(self._wanted.group_column))
+        read = read_batches(shard, reading, on_bad=partial(self._found, shard), limits=limits, leave_out=leave_out)
         try:
             with closing(read):  # type: ignore[type-var]
                 for batch in read:
@@ -195,7 +196,7 @@ class _BadRows:
             elif error.code != "TM206":
                 self._add(shard, Bad(str(error)), error)
         if self._n == n_before + 1 and self._alone is None:
-            self._alone = _alone(shard, limits)
+            self._alone = _alone(shard, reading, limits)
         return first
 
     def _found(self, shard: Shard, bad: BadDocument) -> None:
@@ -217,11 +218,10 @@ class _BadRows:
             self._shown[shard.name] = joined(self._shown.get(shard.name, []), bad)[:N_LISTED_MAX]
 
 
-def _alone(shard: Shard, limits: Limits) -> CorpusError | None:
+def _alone(shard: Shard, reading: Reading, limits: Limits) -> CorpusError | None:
     """The error that a build raises for the first bad document of a file."""
-    assert shard.source is not None
     try:
-        for _ in read_batches(shard, shard.source.reading, limits=limits):
+        for _ in read_batches(shard, reading, limits=limits):
             pass
     except CorpusError as error:
         return error
@@ -232,7 +232,7 @@ def _check_group(shard: Shard, batch: Batch, wanted: Requirements) -> None:
     """Raises CorpusError if documents have no value of encode.split_group."""
     if wanted.group_column is not None:
         unit = Unit(shard.name, "", (Piece(shard, None, ""),))
-        GroupKeys(unit, wanted.group_column, wanted.limits).of(batch)
+        GroupKeys(unit, wanted.group_column).of(batch)
 
 
 def _check_kept(shard: Shard, batch: Batch, wanted: Requirements) -> None:
@@ -297,11 +297,12 @@ def _why_not_there(shard: Shard, column: str, limits: Limits) -> str | None:
         return f"{shard.name}: a text file has no columns"
     if source.conversations is None and column == source.text_column:
         return f"{shard.name}: it is the column of the documents"
-    read = read_batches(shard, replace(source.reading, id_column=column), on_bad=on_bad, limits=limits)
+    reading = replace(source.reading, id_column=None, columns=(Column(column, "validate.language_column"),))
+    read = read_batches(shard, reading, on_bad=on_bad, limits=limits)
     try:
         with closing(read):  # type: ignore[type-var]
             for batch in read:
-                if batch.ids is not None and batch.ids.null_count < len(batch.ids):
+                if len(batch.texts):
                     return None
                 break
     except _Enough:

@@ -1,6 +1,6 @@
-//! Reads texts and ids from lines of well-formed JSON.
+//! Reads texts, ids and other short values from lines of well-formed JSON.
 //!
-//! Invariant: a line that is accepted here would be accepted by msgspec, which reads all other lines, with the same text and id.
+//! Invariant: a line that is accepted here would be accepted by msgspec, which reads all other lines, with the same text and values.
 //! Lines on which the two might differ (depth, numbers or characters) are left to msgspec. Cost: O(bytes).
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -13,6 +13,8 @@ pub struct Strings {
     pub bytes: Vec<u8>,
     /// Where each string ends in `bytes`.
     pub ends: Vec<i64>,
+    /// Whether the current string was set.
+    is_set: bool,
 }
 
 impl Strings {
@@ -25,29 +27,32 @@ impl Strings {
     fn write(&mut self, text: &str) {
         self.bytes.truncate(self.start());
         self.bytes.extend_from_slice(text.as_bytes());
+        self.is_set = true;
     }
 
     fn end(&mut self) {
         self.ends.push(self.bytes.len() as i64);
+        self.is_set = false;
     }
 }
 
-/// The documents in some lines. `ids`: as many as `texts`, or none.
+/// The documents in some lines.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Documents {
     /// The texts of the documents.
     pub texts: Strings,
-    /// The ids of the documents.
-    pub ids: Strings,
+    /// For each further key, the values of the documents.
+    pub values: Vec<Strings>,
     /// The number of line ends.
     pub n_line_ends: usize,
 }
 
-/// The texts, and with `id_key` the ids, of the objects in `lines`, one per line. Lines of white space alone are skipped. None if
-/// any line is something else.
-pub fn read(lines: &str, text_key: &str, id_key: Option<&str>) -> Option<Documents> {
-    let keys = Keys { text: text_key, id: id_key };
-    let mut found = Documents::default();
+/// The texts, and the values of further keys, of the objects in `lines`, one per line. The keys differ. Lines of white space alone
+/// are skipped. None if any line is something else.
+pub fn read(lines: &str, text_key: &str, further_keys: &[impl AsRef<str>]) -> Option<Documents> {
+    let names: Vec<&str> = further_keys.iter().map(AsRef::as_ref).collect();
+    let keys = Keys { text: text_key, further: &names };
+    let mut found = Documents { values: names.iter().map(|_| Strings::default()).collect(), ..Documents::default() };
     found.texts.bytes.reserve_exact(lines.len()); // an escape is at least as long as the character it stands for
     let mut rest = lines;
     while !rest.is_empty() {
@@ -81,12 +86,12 @@ fn is_space(byte: u8) -> bool {
 #[derive(Clone, Copy)]
 struct Keys<'k> {
     text: &'k str,
-    id: Option<&'k str>,
+    further: &'k [&'k str],
 }
 
 enum Key {
     Text,
-    Id,
+    Further(usize),
     Other,
 }
 
@@ -106,11 +111,10 @@ impl Visitor<'_> for Keys<'_> {
     }
 
     fn visit_str<E>(self, key: &str) -> Result<Key, E> {
-        Ok(match key {
-            _ if key == self.text => Key::Text,
-            _ if Some(key) == self.id => Key::Id,
-            _ => Key::Other,
-        })
+        if key == self.text {
+            return Ok(Key::Text);
+        }
+        Ok(self.further.iter().position(|&name| name == key).map_or(Key::Other, Key::Further))
     }
 }
 
@@ -135,27 +139,19 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
-        let (mut has_text, mut has_id) = (false, self.keys.id.is_none());
+        let Documents { texts, values, .. } = self.found;
         while let Some(key) = map.next_key_seed(self.keys)? {
             match key {
-                Key::Text => {
-                    map.next_value_seed(Value { found: &mut self.found.texts, or_integer: false })?;
-                    has_text = true;
-                }
-                Key::Id => {
-                    map.next_value_seed(Value { found: &mut self.found.ids, or_integer: true })?;
-                    has_id = true;
-                }
+                Key::Text => map.next_value_seed(Value { found: texts, or_integer: false })?,
+                Key::Further(i) => map.next_value_seed(Value { found: &mut values[i], or_integer: true })?,
                 Key::Other => map.next_value_seed(Skipped)?,
             }
         }
-        if !(has_text && has_id) {
+        if !texts.is_set || values.iter().any(|strings| !strings.is_set) {
             return Err(M::Error::custom("a key is missing"));
         }
-        self.found.texts.end();
-        if self.keys.id.is_some() {
-            self.found.ids.end();
-        }
+        texts.end();
+        values.iter_mut().for_each(Strings::end);
         Ok(())
     }
 }
@@ -264,8 +260,10 @@ impl<'de> Visitor<'de> for Skipped {
 mod tests {
     use super::*;
 
+    const NONE: &[&str] = &[];
+
     fn texts(lines: &str) -> Option<Vec<String>> {
-        let Documents { texts, n_line_ends, .. } = read(lines, "text", None)?;
+        let Documents { texts, n_line_ends, .. } = read(lines, "text", NONE)?;
         assert_eq!(n_line_ends, lines.matches('\n').count());
         let starts = std::iter::once(0).chain(texts.ends.iter().copied());
         Some(
@@ -289,14 +287,13 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_strings_or_integers() {
-        let Documents { ids, .. } = read(
-            "{\"text\":\"\",\"id\":\"a\"}\n{\"id\":-70,\"text\":\"\"}\n{\"id\":18446744073709551615,\"text\":\"\"}",
-            "text",
-            Some("id"),
-        )
-        .unwrap();
+    fn further_values_are_strings_or_integers() {
+        let lines = "{\"text\":\"\",\"id\":\"a\",\"of\":\"b\"}\n{\"of\":1,\"id\":-70,\"text\":\"\"}\n\
+                     {\"id\":18446744073709551615,\"of\":\"\",\"text\":\"\"}";
+        let [ids, others] = &read(lines, "text", &["id", "of"]).unwrap().values[..] else { panic!("two keys") };
         assert_eq!((ids.bytes.as_slice(), ids.ends.as_slice()), (&b"a-7018446744073709551615"[..], &[1, 4, 24][..]));
+        assert_eq!((others.bytes.as_slice(), others.ends.as_slice()), (&b"b1"[..], &[1, 2, 2][..]));
+        assert_eq!(read("{\"text\": \"\", \"id\": 1}", "text", &["id", "of"]), None);
     }
 
     #[test]
@@ -321,7 +318,7 @@ mod tests {
             assert_eq!(texts(line), None, "{line}");
         }
         for id in ["1.0", "-0", "1e2", "18446744073709551616", "true", "null", "[]"] {
-            assert_eq!(read(&format!("{{\"text\": \"\", \"id\": {id}}}"), "text", Some("id")), None, "{id}");
+            assert_eq!(read(&format!("{{\"text\": \"\", \"id\": {id}}}"), "text", &["id"]), None, "{id}");
         }
     }
 }

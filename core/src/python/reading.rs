@@ -14,21 +14,20 @@ use std::sync::Arc;
 
 const MERGE_BYTES: usize = 16;
 
-type Columns<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>, usize);
+type Columns<'py> = (Bound<'py, PyAny>, Vec<Bound<'py, PyAny>>, usize);
 
 #[pyfunction]
-#[pyo3(signature = (lines, text_key, id_key=None))]
 pub(super) fn json_lines<'py>(
     py: Python<'py>,
     lines: &[u8],
     text_key: &str,
-    id_key: Option<&str>,
+    further_keys: Vec<String>,
 ) -> PyResult<Option<Columns<'py>>> {
     let found =
-        run(py, |_| Ok(simdutf8::basic::from_utf8(lines).ok().and_then(|lines| read(lines, text_key, id_key))))?;
-    let Some(Documents { texts, ids, n_line_ends }) = found else { return Ok(None) };
-    let ids = id_key.map(|_| strings(py, ids)).transpose()?;
-    Ok(Some((strings(py, texts)?, ids, n_line_ends)))
+        run(py, |_| Ok(simdutf8::basic::from_utf8(lines).ok().and_then(|lines| read(lines, text_key, &further_keys))))?;
+    let Some(Documents { texts, values, n_line_ends }) = found else { return Ok(None) };
+    let values = values.into_iter().map(|of_key| strings(py, of_key)).collect::<PyResult<_>>()?;
+    Ok(Some((strings(py, texts)?, values, n_line_ends)))
 }
 
 type BpeParts<'py> = (Bound<'py, PyBytes>, Bound<'py, PyDict>, Bound<'py, PyBytes>);

@@ -150,15 +150,17 @@ def _counts() -> "pa.Table | None":
 
 
 def _languages_of(batch: "Batch") -> list[str]:
-    assert batch.ids is not None
-    return list(batch.ids.to_pylist())
+    (languages,) = batch.columns.values()
+    return list(languages.to_pylist())
 
 
 def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]:
     """The documents that a glob, relative to this folder, matches: each batch with its shard's folder. The documents are read with
-    the parameters of params.yaml, those of a named source with its own, and with the column `language` as ids. Bad ones are left
+    the parameters of params.yaml, those of a named source with its own, and the column `language` beside them. Bad ones are left
     out, and reported at the end."""
     from tokenmill.config.load_params import load_params
+    from tokenmill.config.sources import Column
+    from tokenmill.corpus.bad_documents import ColumnError
     from tokenmill.corpus.reader import BadDocument, find_shards, read_batches
     from tokenmill.corpus.source_shards import find_documents
     from tokenmill.errors import CorpusError, DamagedError
@@ -177,13 +179,18 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
         if language and not shard.kind.has_columns:
             raise CorpusError(f"--language {language}", f"{shard.name} has no columns.", "Omit --language.")
         n_bad, source = len(bad), sources.get(_place(shard)) or unnamed
-        reading = dataclasses.replace(source.reading, id_column=language)
+        columns = (Column(language, "--language"),) if language else ()
+        reading = dataclasses.replace(source.reading, id_column=None, columns=columns)
         try:
             for batch in read_batches(shard, reading, on_bad=bad.append):
                 n_read += len(batch.texts)
                 yield Path(shard.name).parent.as_posix(), batch
         except DamagedError as error:
             damaged.append(str(error))
+        except ColumnError as error:
+            if error.setting != "--language":
+                raise
+            raise CorpusError(f"--language {language}", error.words, "Name another column, or omit it.") from None
         if bad and not n_bad:
             first = f"{shard.name}, row {bad[0].row}: {bad[0].reason}"
     if not n_read and bad and language:
