@@ -14,7 +14,7 @@ import pytest
 
 from tests.builders.shards import array, error_of, jsonl, read, shard, texts_of, zstd
 from tests.conftest import Project
-from tokenmill.config.sources import Conversations, Reading
+from tokenmill.config.sources import Column, Conversations, Reading
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import find_shards, read_batches
@@ -93,11 +93,10 @@ OF_MESSAGES = Conversations("messages", None, None)
 def test_the_object_around_rows_is_no_document_of_kept_columns_or_conversations(tmp_path: Path) -> None:
     path, turn = tmp_path / "a.json", {"role": "user", "content": "Hi"}
     path.write_text(json.dumps({"lang": "x", "text": "x", "data": [{"lang": "en", "messages": [turn]}]}))
-    for kept in ((), ("lang",)):
-        found = read_batches(shard(path), Reading("text", conversations=OF_MESSAGES, kept=kept))
-        assert [one for batch in found for one in batch.messages.to_pylist()] == [
-            '["en"]' if kept else '{"messages":[{"role":"user","content":"Hi"}]}'
-        ]
+    kept = Column("lang", "keep_columns", is_part=False, is_json=True)
+    [batch] = read_batches(shard(path), Reading("text", conversations=OF_MESSAGES, columns=(kept,)))
+    assert batch.messages.to_pylist() == ['{"messages":[{"role":"user","content":"Hi"}]}']
+    assert batch.columns[kept].to_pylist() == ['"en"']
     path.write_text(json.dumps({"messages": [turn]}))  # one document
     assert texts_of(list(read_batches(shard(path), Reading("text", conversations=OF_MESSAGES)))) == ["Hi"]
 
@@ -218,7 +217,7 @@ def test_a_large_file_is_cut_where_the_parameter_says_that_it_has_lines(code: Pr
 _READER = """
 import re, sys
 from pathlib import Path
-from tokenmill.config.sources import Reading
+from tokenmill.config.sources import Column, Reading
 from tokenmill.corpus.reader import find_shards, read_batches
 peak_kb = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 for shard in find_shards(Path(sys.argv[1]), "*"):

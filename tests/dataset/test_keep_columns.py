@@ -18,7 +18,7 @@ from tests.conftest import Project, make_project
 from tokenmill.config.load_params import load_params
 from tokenmill.config.source_params import _OF_THE_INDEX
 from tokenmill.config.sources import DocumentSource
-from tokenmill.corpus.limits import UNBOUNDED, VALUE_BYTES_MAX
+from tokenmill.corpus.limits import VALUE_BYTES_MAX
 from tokenmill.corpus.reader import read_batches
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.corpus.units import Piece, Unit
@@ -62,12 +62,12 @@ def unit_of(tmp_path: Path, names: tuple[str, ...]) -> Unit:
 
 def kept(unit: Unit, folder: Path) -> dict[str, list[Any]]:
     """The typed columns of all documents of a unit."""
-    columns = KeptColumns(unit, UNBOUNDED)
+    columns = KeptColumns(unit)
     found = []
     for i, piece in enumerate(unit.pieces):
-        for batch in read_batches(piece.shard, unit.source.reading):
+        for batch in read_batches(piece.shard, unit.source.reading_for_index(None)):
             pieces = pa.repeat(pa.scalar(i, pa.int32()), len(batch.texts))
-            found += columns.of(replace(batch, pieces=pieces))
+            found.append(columns.of(replace(batch, pieces=pieces)))
     write_kinds(columns.kinds, folder)
     types = kept_types([folder])
     values = kept_values(pa.concat_arrays(found), names_of(folder), types, sum(map(len, found)))
@@ -103,9 +103,9 @@ def test_values_are_restored_from_the_index_of_the_dataset(tmp_path: Path) -> No
     (tmp_path / "in").mkdir()
     write(tmp_path / "in/x.jsonl", ROWS)
     unit = unit_of(tmp_path / "in", NAMES)
-    columns = KeptColumns(unit, UNBOUNDED)
-    (batch,) = read_batches(unit.pieces[0].shard, unit.source.reading)
-    [values] = columns.of(batch)
+    columns = KeptColumns(unit)
+    (batch,) = read_batches(unit.pieces[0].shard, unit.source.reading_for_index(None))
+    values = columns.of(batch)
     table = pa.table(
         {"shard": ["x.jsonl"] * 3, **kept(unit, tmp_path)}, pa.schema([("shard", pa.string()), *TYPES.items()])
     )

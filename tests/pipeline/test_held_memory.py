@@ -20,9 +20,9 @@ from tests.conftest import Project
 from tokenmill.chat import isolated
 from tokenmill.corpus.dropped import unit_dropped
 from tokenmill.corpus.limits import BATCH_BYTES, VALUE_BYTES_MAX, Limits
-from tokenmill.corpus.reader import ID_BYTES_MAX, read_batches
+from tokenmill.corpus.reader import BESIDE_BYTES_MAX, read_batches
 from tokenmill.corpus.shards import Shard
-from tokenmill.dataset.group_keys import GroupKeys
+from tokenmill.dataset.group_keys import group_column
 from tokenmill.errors import CorpusError, TokenizerError
 from tokenmill.features.drop.filter.drop_list import DropLine, DropList
 from tokenmill.process_memory import resident_bytes
@@ -80,9 +80,9 @@ def test_an_id_that_is_too_long_makes_a_bad_document(tmp_path: Path, name: str) 
 @pytest.mark.parametrize("name", FILES)
 def test_a_group_that_is_too_long_is_named(tmp_path: Path, name: str) -> None:
     unit = unit_of(tmp_path, {name: FILES[name]([{"id": "x", "text": "one", "lang": LONG}])})
-    [batch] = documents_of(unit, {}, LIMITS)
-    with pytest.raises(CorpusError, match=r"column 'lang'.* expected at most 65,536 bytes; found 65,537"):
-        GroupKeys(unit, "lang", LIMITS).of(batch)
+    reading = SOURCE.reading_for_index(group_column("lang"))
+    with pytest.raises(CorpusError, match=r"row 0: column 'lang': expected at most 65,536 bytes; found 65,537"):
+        list(read_batches(unit.pieces[0].shard, reading))
 
 
 def test_batches_of_short_texts_end_at_the_bytes_of_their_ids(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_batches_of_short_texts_end_at_the_bytes_of_their_ids(tmp_path: Path) ->
     unit = unit_of(tmp_path, {"a.jsonl": lines(rows)})
     batches = list(read_batches(unit.pieces[0].shard, SOURCE.reading))
     assert [id for batch in batches for id in batch.ids.to_pylist()] == [row["id"] for row in rows]
-    assert [batch.ids.nbytes <= ID_BYTES_MAX + 8 * 300 for batch in batches] == [True, True]
+    assert [batch.ids.nbytes <= BESIDE_BYTES_MAX + 8 * 300 for batch in batches] == [True, True]
 
 
 def test_the_bytes_of_bad_documents_are_bounded(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ MISTAKES: list[tuple[Callable[[Project], None] | dict[str, Any], str]] = [
         one_file_without_the_column,
         "The other files that were looked at have it: rename it in data/raw/z.jsonl, or give this file a source",
     ),
-    (one_file_without_the_group, "data/raw/b.jsonl, row 0: column 'repo': expected the document's group"),
+    (one_file_without_the_group, "data/raw/b.jsonl, row 0: column 'repo': the key 'repo' is missing"),
     (a_rejected_token, "data/raw/b.jsonl, row 0: the special token '<|endoftext|>' stands at byte 16"),
 ]
 

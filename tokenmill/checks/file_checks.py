@@ -31,7 +31,7 @@ from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import read_index, trained, unit_index
 from tokenmill.dataset.entries import OutputShard
-from tokenmill.dataset.group_keys import GroupKeys, Groups, KnownGroups, group_columns
+from tokenmill.dataset.group_keys import Groups, group_column, groups_known, groups_read
 from tokenmill.dataset.kept_columns import kept_of
 from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
@@ -126,7 +126,7 @@ def check_file(file: FileCheck, advance: Advance, folder: Path) -> FileFacts:
     n_documents = n_tokens = text_bytes = n_sampled = n_trained = 0
     answers: list[AnswerCounts] = []
     first_rows = [first_row for _, first_row in entry.pieces]
-    kept = None if file.unit is None else kept_of(file.unit, file.rules.limits)
+    kept = None if file.unit is None else kept_of(file.unit)
     with unit_index(folder / UNIT_INDEX_FILE, first_rows, has_names, _groups(file), has_mask, kept) as add_to_index:
         for span in aligned(expected, shards, read_tokens(tokens), [*file.rules.filters]):
             if judge.has_source:
@@ -245,14 +245,12 @@ def judges_of(subject: Subject, engines: Mapping[str, Encode] = MappingProxyType
 
 def _groups(file: FileCheck) -> Groups | None:
     """The groups of a file's documents, if they decide the splits: from the documents, else from the document index."""
-    if file.group_column is None:
-        return None
-    if file.unit is not None:
-        return GroupKeys(file.unit, file.group_column)
+    if file.unit is not None or file.group_column is None:
+        return groups_read(group_column(file.group_column))
     if file.tables is None or not (file.tables / DOCUMENTS_FILE).exists():
         return None
     found = read_index(file.tables / DOCUMENTS_FILE, [("file", "=", file.entry.name)], ["group"])
-    return KnownGroups(found["group"].combine_chunks())
+    return groups_known(found["group"].combine_chunks())
 
 
 def _documents_of(file: FileCheck, unit: Unit, advance: Advance, folder: Path) -> GoodDocuments:
@@ -260,7 +258,7 @@ def _documents_of(file: FileCheck, unit: Unit, advance: Advance, folder: Path) -
 
     Raises ValidationError if the manifest says that a shard is damaged which can be read."""
     entry, rules = file.entry, file.rules
-    reading = replace(unit.source.reading, columns=group_columns(file.group_column))
+    reading = unit.source.reading_for_index(group_column(file.group_column))
     lost = [i for i, rows in enumerate(entry.rows) if rows.n_bad is None]
     for i in lost:
         piece = unit.pieces[i]

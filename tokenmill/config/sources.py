@@ -1,6 +1,6 @@
 """A source of documents, with the defaults of params.yaml filled in."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -42,35 +42,34 @@ class Conversations(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Column(NamedTuple):
-    """A column of strings or integers that is read beside the documents. `param`: the key of params.yaml, or the option, that names
-    it. `is_needed`: a document without such a value is bad; else null stands for the value."""
+    """A column that is read beside the documents. `param`: the key of params.yaml, or the option, that names it. `is_part`: whether
+    a document without a right value is bad, as one without a text is; else it is an error, unless the document is left out.
+    `is_json`: whether values are strings, numbers, bools or null, each given as JSON; else they are strings or integers, given as
+    strings."""
 
     name: str
     param: str
-    is_needed: bool = True
+    is_part: bool = True
+    is_json: bool = False
 
 
 @dataclass(frozen=True)
 class Reading:
     """How documents are read from files. `text_column`: the column or key of the texts. `id_column`: that of the ids; None: none
     are read. `separator`: what splits plain text into documents; None: a file is one document. `conversations`: how rows become
-    conversations; None: documents are the texts of `text_column`. `kept`: the columns whose values are read in place of documents,
-    as conversations are; empty: documents are read. `columns`: what is read beside them, each by another name."""
+    conversations; None: documents are the texts of `text_column`. `columns`: what is read beside the documents and their ids;
+    those whose values are given as JSON come last."""
 
     text_column: str
     id_column: str | None = None
     separator: str | None = None
     conversations: Conversations | None = None
-    kept: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
 
     @property
     def beside(self) -> tuple[Column, ...]:
-        """All that is read beside the documents: first the ids, if there are any, which may be one of `columns`, too."""
-        if self.id_column is None:
-            return self.columns
-        ids = Column(self.id_column, "id_column")
-        return (ids, *(column for column in self.columns if column.name != self.id_column))
+        """All that is read beside the documents: first the ids, if there are any."""
+        return self.columns if self.id_column is None else (Column(self.id_column, "id_column"), *self.columns)
 
     def as_key(self) -> dict[str, Any]:
         """The values that decide how documents are read, for the key of a unit."""
@@ -103,6 +102,15 @@ class DocumentSource:
     def reading(self) -> Reading:
         """How its documents are read."""
         return Reading(self.text_column, self.id_column, self.text_separator, self.conversations)
+
+    @property
+    def kept(self) -> tuple[Column, ...]:
+        """The columns of `keep_columns`."""
+        return tuple(Column(name, "keep_columns", is_part=False, is_json=True) for name in self.keep_columns)
+
+    def reading_for_index(self, group: Column | None) -> Reading:
+        """How its documents are read where the document index is made of them. `group`: the column of encode.split_group."""
+        return replace(self.reading, columns=(*([] if group is None else [group]), *self.kept))
 
     @property
     def section(self) -> str:

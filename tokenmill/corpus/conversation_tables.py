@@ -28,7 +28,7 @@ def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> TableConversa
     messages: list[bytes | None] = []
     bad: list[BadDocument] = []
     cleaners = [_cleaner(column.type) for column in columns]
-    for i, values in enumerate(_rows(columns, maker.columns)):
+    for i, values in enumerate(rows_of(columns, maker.columns)):
         try:
             if isinstance(values, ConversationError):
                 raise values
@@ -48,7 +48,7 @@ def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> TableConversa
     return TableConversations(pa.array(texts, pa.large_string()), json, bad)
 
 
-def _rows(columns: Sequence[pa.Array], names: Sequence[str]) -> Sequence[Any]:
+def rows_of(columns: Sequence[pa.Array], names: Sequence[str]) -> Sequence[Any]:
     """The values of each row, in the order of the columns; an error in place of a row that cannot be read."""
     try:
         return list(zip(*map(_values, columns), strict=True))

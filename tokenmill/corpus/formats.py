@@ -6,9 +6,10 @@ is plain text, and so is any file with format: text.
 """
 
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,9 +25,8 @@ from tokenmill.corpus.csv_records import BadRecord, names_in, other_separator, r
 from tokenmill.corpus.decompression import decompressed
 from tokenmill.corpus.json_values import as_lines, form_of, rows_at
 from tokenmill.corpus.jsonl import LineReader, conversation_reader, line_reader
-from tokenmill.corpus.kept_values import maker_of_values
 from tokenmill.corpus.limits import UNBOUNDED, BoundedFile, Limits
-from tokenmill.corpus.line_faults import OnBadLine, give_up
+from tokenmill.corpus.line_faults import OnBadLine, WrongValue, give_up
 from tokenmill.corpus.makers import maker_of
 from tokenmill.corpus.other_kinds import head_of, refuse_other_bytes, refuse_other_text
 from tokenmill.corpus.page_sizes import is_of, rows_within
@@ -36,7 +36,7 @@ from tokenmill.corpus.shard_files import open_arrow
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.table_columns import check_columns
 from tokenmill.corpus.value_sizes import check_values, is_shared, runs_within
-from tokenmill.errors import DamagedError
+from tokenmill.errors import CorpusError, DamagedError
 from tokenmill.storage.contents import HEAD_BYTES
 
 _BLOCK_BYTES = 1 << 19  # of decompressed text; jsonl.zst is read at 560 MB/s, with 128 kB at 540 and with 1 MB at 530
@@ -50,7 +50,8 @@ class Columns(NamedTuple):
 
     `texts`: an array of any string or binary type. `beside`: for each column of Reading.beside, an array of any string, binary or
     integer type. `position`: how many bytes of the file or range have been read. `bad`: the bad documents, with rows from 0 in
-    `texts`. `messages`: the canonical JSON of each conversation, large_string; None: documents are texts.
+    `texts`. `messages`: the canonical JSON of each conversation, large_string; None: documents are texts. `wrong`: what is wrong
+    with values beside documents that are good without them, by row.
     """
 
     texts: pa.Array
@@ -58,6 +59,7 @@ class Columns(NamedTuple):
     position: int
     bad: Sequence[BadDocument] = ()
     messages: pa.LargeStringArray | None = None
+    wrong: Mapping[int, WrongValue] = MappingProxyType({})
 
 
 def read_columns(
@@ -78,8 +80,6 @@ def read_columns(
     kind, conversations = shard.kind, reading.conversations
     maker = None if conversations is None else maker_of(conversations)
     columns = [reading.text_column] if maker is None else maker.columns
-    if reading.kept:
-        maker = maker_of_values(reading.kept)
     if kind.format in ("jsonl", "json"):
         if maker is None:
             new_reader = partial(line_reader, shard, reading)
@@ -197,7 +197,7 @@ def _read_json(
             found = read(lines, first_line)
             first_line += found.n_line_ends
             by_row = bad if is_lines else (msgspec.structs.replace(one, line=None) for one in bad)
-            yield Columns(found.texts, found.beside, file.tell() - start, [*by_row], found.messages)
+            yield Columns(found.texts, found.beside, file.tell() - start, [*by_row], found.messages, found.wrong)
             bad.clear()
 
 
@@ -303,15 +303,23 @@ def _read_txt(shard: Shard, reading: Reading, limits: Limits) -> Iterator[Column
         blocks = _text_blocks(shard, stream, None)
         for texts in _split(blocks, separator.encode(), limits, shard) if separator else _whole(blocks, limits, shard):
             ids = [shard.id_of(row, is_whole=not separator) for row in range(first_row, first_row + len(texts))]
-            beside = text_beside(reading, ids)
-            yield Columns(pa.array(texts, pa.large_binary()), list(beside.values()), file.tell())
+            yield Columns(pa.array(texts, pa.large_binary()), text_beside(shard, reading, ids), file.tell())
             first_row += len(texts)
 
 
-def text_beside(reading: Reading, ids: Sequence[str]) -> dict[str, pa.LargeStringArray]:
-    """What is beside documents of plain text, by name: their ids, and null for columns, which plain text has not."""
-    nulls, found_ids = pa.nulls(len(ids), pa.large_string()), pa.array(ids, pa.large_string())
-    return {column.name: found_ids if column.name == reading.id_column else nulls for column in reading.beside}
+def text_beside(shard: Shard, reading: Reading, ids: Sequence[str]) -> list[pa.LargeStringArray]:
+    """What is beside documents of plain text: their ids, if they are asked for. Raises CorpusError if columns are, too."""
+    if reading.columns:
+        columns = ", ".join(repr(column.name) for column in reading.columns)
+        what = f"a file of plain text has no column {columns}."
+        raise CorpusError(shard.name, what, advice_for(shard, reading.columns[0]))
+    return [] if reading.id_column is None else [pa.array(ids, pa.large_string())]
+
+
+def advice_for(shard: Shard, column: Column) -> str:
+    """What to do where a document lacks a column that is no part of it."""
+    columns, nothing = ("columns", "[]") if column.is_json else ("a column", "null")
+    return f"Set {shard.setting(column.param)} to {columns} that every document has, or to {nothing}."
 
 
 def _whole(blocks: Iterator[bytes], limits: Limits, shard: Shard) -> Iterator[list[bytes]]:
@@ -439,15 +447,16 @@ def _columns(
     shard: Shard, batch: pa.RecordBatch, wanted: _TableColumns, position: int, first_row: int, limits: Limits
 ) -> Iterator[Columns]:
     """The documents of a record batch. `first_row`: its first row. Yields few at a time if a dictionary or view makes them larger
-    than the batch, or if they become conversations, which are larger in Python than in Arrow."""
+    than the batch, or if they become conversations or JSON, which are larger in Python than in Arrow."""
     names_beside = [column.name for column in wanted.beside]
     columns = [batch.column(name) for name in dict.fromkeys([*wanted.names, *names_beside])]
     runs: Iterable[tuple[int, int, int]] = [(0, len(batch), 0)]
     may_grow = any(is_shared(column.type) for column in columns)
-    if may_grow or wanted.maker is not None:
+    in_python = wanted.maker is not None or any(column.is_json for column in wanted.beside)
+    if may_grow or in_python:
         for column in columns:
             check_values(column)
-    if may_grow or (wanted.maker is not None and sum(one.nbytes for one in columns) * _BYTES_IN_PYTHON > _TABLE_BYTES):
+    if may_grow or (in_python and sum(one.nbytes for one in columns) * _BYTES_IN_PYTHON > _TABLE_BYTES):
         runs = runs_within(columns, _TABLE_BYTES, _TABLE_ROWS_MAX)
     for start, n_rows, n_bytes in runs:
         if n_rows == 1:

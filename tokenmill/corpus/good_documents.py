@@ -80,12 +80,10 @@ class _Together:
         """The texts of files that are one document each, with the indices of their pieces."""
         pieces, texts = zip(*texts, strict=True)
         shards = [self._unit.pieces[i].shard for i in pieces]
-        beside = text_beside(self._reading, [shard.id_of(0, is_whole=True) for shard in shards])
-        ids = None if self._reading.id_column is None else beside[self._reading.id_column]
-        columns = {column.name: beside[column.name] for column in self._reading.columns}
+        ids, *_ = *text_beside(shards[0], self._reading, [shard.id_of(0, is_whole=True) for shard in shards]), None
         file_bytes, rows = sum(shard.n_bytes for shard in shards), pa.array([0] * len(pieces), pa.int64())
         array = pa.array(texts, pa.large_string())
-        return Batch(0, array, ids, file_bytes, rows, pieces=pa.array(pieces, pa.int32()), columns=columns)
+        return Batch(0, array, ids, file_bytes, rows, pieces=pa.array(pieces, pa.int32()))
 
 
 class _Enough(Exception):

@@ -39,10 +39,21 @@ class Fault(NamedTuple):
     setting: str | None = None
 
 
+class WrongValue(NamedTuple):
+    """What is wrong with the value of a column beside a good document."""
+
+    column: Column
+    fault: Fault
+
+
 def key_beside(column: Column) -> LineKey:
     """The key of a column that is read beside the documents."""
-    kinds, remedy = (str, int), "to one of them or to null"
-    return LineKey(column.name, column.param, "a string or an integer", kinds, remedy, not column.is_needed)
+    if column.is_json:
+        kinds = (str, int, float, bool, type(None))
+        return LineKey(
+            column.name, column.param, "a string, a number, true, false or null", kinds, "to keys that they have"
+        )
+    return LineKey(column.name, column.param, "a string or an integer", (str, int), "to one of them or to null")
 
 
 def give_up(shard: Shard, row: int, number: int, line: bytes, fault: Fault, on_bad_line: OnBadLine | None) -> None:

@@ -9,11 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.config.sources import Reading
+from tokenmill.config.sources import Column, Reading
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError, whom
-from tokenmill.corpus.formats import Columns, read_columns
+from tokenmill.corpus.formats import Columns, advice_for, read_columns
+from tokenmill.corpus.kept_values import json_values
 from tokenmill.corpus.limits import BATCH_BYTES, UNBOUNDED, VALUE_BYTES_MAX, Limits
-from tokenmill.corpus.line_faults import CONVERT, Fault
+from tokenmill.corpus.line_faults import CONVERT, Fault, WrongValue
 from tokenmill.corpus.other_kinds import refuse_other_file
 from tokenmill.corpus.shard_files import held
 from tokenmill.corpus.shards import Shard, ShardRange, find_shards
@@ -38,10 +39,10 @@ class Batch:
     document, of the same type, or None. `file_bytes`: bytes of the file that were read since the previous batch, for a progress
     bar; over all batches they add up to the file's size. `positions`: each document's row in the shard, int64; None: rows are
     consecutive. `messages`: the canonical JSON of each conversation, with the type of `texts`; None: documents are texts. The text
-    of a conversation is the contents of its messages, joined by line ends. `columns`: the values of Reading.columns by the names of
-    the columns, as ids are, but for null where a document has none and needs none. `pieces`: the index of each document's piece in
-    its unit, int32; None: all are of the first piece. `digests`: the sha256 of the whole conversation of each sample, if these are
-    samples of conversations (see tokenmill.chat.samples); None: each document's own.
+    of a conversation is the contents of its messages, joined by line ends. `columns`: the values of Reading.columns (see Column),
+    with the type of `texts`. `pieces`: the index of each document's piece in its unit, int32; None: all are of the first piece.
+    `digests`: the sha256 of the whole conversation of each sample, if these are samples of conversations (see
+    tokenmill.chat.samples); None: each document's own.
     """
 
     first_row: int
@@ -52,7 +53,7 @@ class Batch:
     messages: pa.LargeStringArray | None = None
     pieces: pa.Int32Array | None = None
     digests: pa.FixedSizeBinaryArray | None = None
-    columns: Mapping[str, pa.LargeStringArray] = field(default_factory=dict)
+    columns: Mapping[Column, pa.LargeStringArray] = field(default_factory=dict)
 
     @property
     def digested(self) -> pa.LargeStringArray:
@@ -78,7 +79,7 @@ class Batch:
         """The batch with another array in place of each, such as a slice of it."""
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         changed = {name: change(array) for name, array in arrays.items() if array is not None}
-        return replace(self, **changed, columns={name: change(array) for name, array in self.columns.items()})
+        return replace(self, **changed, columns={column: change(array) for column, array in self.columns.items()})
 
     def slice(self, start: int, n_documents: int | None = None) -> "Batch":
         """The documents from `start` on, without a copy; its `file_bytes` is 0."""
@@ -184,7 +185,7 @@ def _refuse_equal_columns(shard: Shard, reading: Reading) -> None:
             )
     for param, name in named.items():
         for column in reading.beside:
-            if column.name == name and column.is_needed:
+            if column.name == name and column.is_part:
                 raise CorpusError(
                     f"{shard.setting(param)} and {shard.setting(column.param)}",
                     f"both are {name!r}.",
@@ -203,16 +204,23 @@ def _numbered(
     """The documents with their rows, with null for each that is left out. `file_bytes` is how many bytes were read up to there.
     `row`: the row of the first document."""
     for block in blocks:
-        texts, beside, position, bad, messages = _checked(shard, reading, block, row, on_bad is not None)
-        for each in bad:
+        checked = _checked(shard, reading, block, row, on_bad is not None)
+        for each in checked.bad:
             if on_bad is None:
                 raise _refused(shard, row, each)
             on_bad(each.moved(row, 0))
-        by_name = {column.name: values for column, values in zip(reading.beside, beside, strict=True)}
-        columns = {column.name: by_name[column.name] for column in reading.columns}
-        ids = None if reading.id_column is None else by_name[reading.id_column]
-        batch = Batch(row, texts, ids, position, messages=messages, columns=columns)
-        yield batch if leave_out is None else _without(batch, leave_out(batch))
+        beside, texts = list(checked.beside), checked.texts
+        ids = None if reading.id_column is None else beside.pop(0)
+        columns = dict(zip(reading.columns, beside, strict=True))
+        batch = Batch(row, texts, ids, checked.position, messages=checked.messages, columns=columns)
+        if leave_out is not None:
+            batch = _without(batch, leave_out(batch))
+        for i, (column, fault) in sorted(checked.wrong.items()):
+            if batch.texts[i].is_valid:
+                where = f"{shard.name}, row {row + i}: column {column.name!r}"
+                words = fault.words.removeprefix(f"column {column.name!r}: ").rstrip(".")
+                raise CorpusError(where, f"{words}.", advice_for(shard, column))
+        yield batch
         row += len(texts)
 
 
@@ -236,41 +244,38 @@ def _refused(shard: Shard, row: int, bad: BadDocument) -> CorpusError:
 
 
 def _checked(shard: Shard, reading: Reading, block: Columns, row: int, may_be_bad: bool) -> Columns:
-    """The documents as large_string, with null for each bad one: null, not UTF-8, or with such an id or other needed value, or one
-    that is too long. Raises CorpusError for the first bad one unless `may_be_bad`, and for a value that is too long and not needed.
-    `row`: the row of the first document."""
-    texts, beside, faults = block.texts, list(block.beside), dict[int, Fault]()
+    """The documents as large_string, with null for each bad one: null, not UTF-8, or with such an id or other part, or with
+    one that is too long. Raises CorpusError for the first bad one unless `may_be_bad`. `row`: the row of the first document."""
+    texts, beside, faults, wrong_values = block.texts, list(block.beside), dict[int, Fault](), {**block.wrong}
     is_read_already = shard.kind.format in ("jsonl", "json")  # their readers have checked all but lengths
     if not is_read_already and block.messages is None:
         texts, faults = _strings(shard, reading.text_column, texts)
     for i, column in enumerate(reading.beside):
         wrong: dict[int, Fault] = {}
-        if not is_read_already and (shard.kind.has_columns or column.is_needed):
+        if not is_read_already and column.is_json:
+            beside[i], wrong = json_values(column.name, beside[i])
+        elif not is_read_already:
             beside[i], wrong = _strings(shard, column.name, beside[i])
-        too_long = _too_long(column.name, beside[i])
-        if column.is_needed:
-            faults = too_long | wrong | faults  # if several are bad, the reason is the text's
-        elif too_long:
-            raise _bad_row(shard, row, too_long)
+        if not column.is_json:
+            wrong = _too_long(column.name, beside[i]) | wrong
+        if column.is_part:
+            faults = wrong | faults  # if several are bad, the reason is the text's
+        else:
+            wrong_values |= {at: WrongValue(column, fault) for at, fault in wrong.items()}
     if not faults:
-        return block._replace(texts=texts, beside=beside)
+        return block._replace(texts=texts, beside=beside, wrong=wrong_values)
     if not may_be_bad:
-        raise _bad_row(shard, row, faults)
+        first = min(faults)
+        raise CorpusError(
+            f"{shard.name}, row {row + first}", f"{faults[first].words}.", faults[first].advice, code="TM201"
+        )
     raw = (block.texts if block.messages is None else block.messages).cast(pa.large_binary())
     known = {bad_document.row: bad_document for bad_document in block.bad if bad_document.row is not None}
     bad = [known.get(i) or BadDocument(i, None, faults[i].words, raw[i].as_py()) for i in sorted({*known, *faults})]
     is_good = pa.array([i not in faults for i in range(len(texts))])
     messages = None if block.messages is None else pc.if_else(is_good, block.messages, None)
     beside = [pc.if_else(is_good, values, None) for values in beside]
-    return Columns(pc.if_else(is_good, texts, None), beside, block.position, bad, messages)
-
-
-def _bad_row(shard: Shard, row: int, faults: Mapping[int, Fault]) -> CorpusError:
-    """The error for the first of these bad documents. `row`: the row from which their indices count."""
-    first = min(faults)
-    return CorpusError(
-        f"{shard.name}, row {row + first}", f"{faults[first].words}.", faults[first].advice, code="TM201"
-    )
+    return Columns(pc.if_else(is_good, texts, None), beside, block.position, bad, messages, wrong_values)
 
 
 def _too_long(column: str, values: pa.LargeStringArray) -> dict[int, Fault]:
@@ -375,7 +380,7 @@ def _concatenated(batches: Sequence[Batch]) -> Batch:
     """The first batch with the arrays of all. They all have the same arrays."""
     arrays = {name: [getattr(batch, name) for batch in batches] for name in _ARRAYS}
     joined = {name: pa.concat_arrays(of_name) for name, of_name in arrays.items() if of_name[0] is not None}
-    columns = {name: pa.concat_arrays([batch.columns[name] for batch in batches]) for name in batches[0].columns}
+    columns = {column: pa.concat_arrays([batch.columns[column] for batch in batches]) for column in batches[0].columns}
     return replace(batches[0], **joined, columns=columns)
 
 

@@ -123,7 +123,7 @@ _KINDS = {  # by the key of params.yaml
     "text_column": _ColumnKind("strings", _is_text),
     "id_column": _IDS,
     "count.by": _IDS,
-    "encode.split_group": _IDS,
+    "encode.split_group": _IDS._replace(remedy="to a column that every document has, or to null"),
     "validate.language_column": _IDS,
     "--language": _IDS,
     "messages_column": _ColumnKind(

@@ -117,14 +117,10 @@ def unit_index(
                 pc.list_value_length(rows["input_ids"]).cast(pa.int64()),
                 rows["n_bytes"],
                 *([rows["sha256"], *_of_conversations(batch, rows)] if has_mask else [text_digests(batch.texts)]),
-                *([] if group_keys is None else [group_keys.of(batch)]),
+                *([] if group_keys is None else [group_keys(batch)]),
+                *([] if kept is None else [kept.of(batch)]),
             ]
-            start = 0
-            for more in [[]] if kept is None else ([values] for values in kept.of(batch)):
-                n_rows = len(more[0]) if more else rows.num_rows
-                part = [values.slice(start, n_rows) for values in columns]
-                write(pa.RecordBatch.from_arrays([*part, *more], schema=shape))
-                start += n_rows
+            write(pa.RecordBatch.from_arrays(columns, schema=shape))
 
         yield add
     if kept is not None:

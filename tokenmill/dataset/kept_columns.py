@@ -1,7 +1,6 @@
 """The columns of `keep_columns`: read beside a unit's documents, and typed once all units are there."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,24 +8,22 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.config.sources import DocumentSource, Reading
-from tokenmill.corpus.kept_values import maker_of_values
-from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.kept_values import json_of
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.units import Unit
-from tokenmill.dataset.beside import Beside
 from tokenmill.errors import CorpusError
 from tokenmill.storage.atomic import write_atomic
 from tokenmill_reader.regular_files import read
 
 KEPT = pa.field("kept", pa.large_string(), nullable=False)
-"""The column of a unit's document index with the values of each document, as `maker_of_values` writes them."""
+"""The column of a unit's document index with the values of each document: a JSON array of what `json_of` gives."""
 
 KINDS_FILE = "kept.json"
 """The file in a unit's folder with the kinds of values of each column, and a shard that has them."""
 
 _TYPES = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "bool": pa.bool_()}
-_KINDS = {str: "string", int: "integer", bool: "bool", list: "number"}
+_KINDS = {'"': "string", "[": "number", "t": "bool", "f": "bool"}
+"""The kinds of values by the first character of their JSON; other characters begin integers, but for n, which begins null."""
 
 Kinds = dict[str, dict[str, str]]
 """For each column, the kinds of its values, and for each kind the name of a shard with such a value."""
@@ -35,34 +32,26 @@ Kinds = dict[str, dict[str, str]]
 class KeptColumns:
     """The kept values of a unit's documents, and their kinds so far. `kinds`: see Kinds."""
 
-    def __init__(self, unit: Unit, limits: Limits) -> None:
-        names = unit.source.keep_columns
-        self.kinds: Kinds = {name: {} for name in names}
+    def __init__(self, unit: Unit) -> None:
+        self.kinds: Kinds = {name: {} for name in unit.source.keep_columns}
         self._unit = unit
-        reading = kept_reading(unit.source)
-        advice = f"Set {unit.source.section}.keep_columns to columns that every document has, or to []."
-        self._beside = Beside(unit, reading, _values, limits, ", ".join(map(repr, names)), advice)
 
-    def of(self, batch: Batch) -> Iterator[pa.LargeStringArray]:
-        """The values of each document of a batch, in order, some at a time. Raises CorpusError for a document without them."""
-        start = 0
-        for values in self._beside.of(batch):
-            for i, row in enumerate(_decoded(values), start):
-                for kinds, value in zip(self.kinds.values(), row, strict=True):
-                    if value is not None and (kind := _KINDS[type(value)]) not in kinds:
-                        kinds[kind] = self._unit.pieces[batch.piece(i)].shard.name
-            start += len(values)
-            yield values
+    def of(self, batch: Batch) -> pa.LargeStringArray:
+        """The values of each document of a batch, which was read with the columns."""
+        values_of = [batch.columns[column] for column in self._unit.source.kept]
+        for kinds, values in zip(self.kinds.values(), values_of, strict=True):
+            firsts = pc.utf8_slice_codeunits(values, 0, 1)
+            for first in pc.unique(firsts).to_pylist():
+                kind = _KINDS.get(first, "integer")
+                if first != "n" and kind not in kinds:
+                    i = pc.index(firsts, first).as_py()
+                    kinds[kind] = self._unit.pieces[batch.piece(i)].shard.name
+        return _rows(values_of)
 
 
-def kept_of(unit: Unit, limits: Limits) -> KeptColumns | None:
-    """Reads the kept columns of a unit; None if its source keeps none."""
-    return KeptColumns(unit, limits) if unit.source.keep_columns else None
-
-
-def kept_reading(source: DocumentSource) -> Reading:
-    """How the kept columns of a source are read."""
-    return replace(source.reading, id_column=None, kept=source.keep_columns)
+def kept_of(unit: Unit) -> KeptColumns | None:
+    """The kept columns of a unit; None if its source keeps none."""
+    return KeptColumns(unit) if unit.source.keep_columns else None
 
 
 def write_kinds(kinds: Kinds, folder: Path) -> None:
@@ -136,9 +125,8 @@ def kept_again(rows: pa.Table, names: Sequence[str]) -> KeptAgain | None:
         if len(column):
             kind = next(kind for kind, type in _TYPES.items() if type == column.type)
             kinds[name][kind] = rows["shard"].filter(pc.is_valid(rows[name]))[0].as_py()
-    make = maker_of_values(tuple(names)).make
-    values = zip(*(rows[name].to_pylist() for name in names), strict=True)
-    return KeptAgain(pa.array([make(row).json for row in values], pa.large_string()), kinds)
+    values = [pa.array(map(json_of, rows[name].to_pylist()), pa.large_string()) for name in names]
+    return KeptAgain(_rows(values), kinds)
 
 
 def names_of(folder: Path) -> list[str]:
@@ -147,9 +135,10 @@ def names_of(folder: Path) -> list[str]:
     return list(msgspec.json.decode(read(path), type=Kinds)) if path.exists() else []
 
 
-def _values(batch: Batch) -> pa.LargeStringArray:
-    assert batch.messages is not None
-    return batch.messages
+def _rows(values: Sequence[pa.LargeStringArray]) -> pa.LargeStringArray:
+    """The JSON array of each row. `values`: the JSON of each column's values."""
+    begin, end, comma, nothing = (pa.scalar(part, pa.large_string()) for part in ("[", "]", ",", ""))
+    return pc.binary_join_element_wise(begin, pc.binary_join_element_wise(*values, comma), end, nothing)
 
 
 def _decoded(rows: pa.Array) -> list[list[Any]]:

@@ -171,10 +171,10 @@ def _beginning(
     were left out."""
     source = piece.shard.source
     assert source is not None
-    columns = () if language_column is None else (Column(language_column, "validate.language_column"),)
+    columns = [] if language_column is None else [Column(language_column, "validate.language_column")]
     read = read_batches(
         piece.shard,
-        replace(source.reading, id_column=None, columns=columns),
+        replace(source.reading, id_column=None, columns=tuple(columns)),
         piece.part,
         on_bad=lambda bad: refused.append(f"{piece.shard.name}: {bad.reason}"),
         limits=replace(limits, batch_bytes=n_bytes),
@@ -187,7 +187,7 @@ def _beginning(
         for batch in read:
             texts = pc.utf8_slice_codeunits(batch.texts, 0, n_bytes)
             sizes = pc.binary_length(texts).to_numpy().astype(np.int64)
-            languages = None if language_column is None else batch.columns[language_column]
+            languages = None if language_column is None else batch.columns[columns[0]]
             if languages is not None:
                 sizes += pc.binary_length(languages).to_numpy()
             ends = np.cumsum(sizes)

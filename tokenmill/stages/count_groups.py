@@ -32,10 +32,14 @@ def refuse_groups(units: Sequence[Unit], by: str | None) -> None:
             raise ParamsError("count.by", f"{by!r} is the column of the texts.", "Name the column of the groups.")
 
 
+def _groups(by: str) -> Column:
+    return Column(by, "count.by")
+
+
 def reading_of(unit: Unit, by: str | None) -> Reading:
     """How the unit is read, with the column of the groups beside the documents."""
     reading = unit.source.reading
-    return reading if by is None or by == BY_SOURCES else replace(reading, columns=(Column(by, "count.by"),))
+    return reading if by is None or by == BY_SOURCES else replace(reading, columns=(_groups(by),))
 
 
 def groups_in(unit: Unit, batch: Batch, by: str | None) -> Iterator[tuple[int, str, pa.LargeStringArray]]:
@@ -50,7 +54,7 @@ def groups_in(unit: Unit, batch: Batch, by: str | None) -> Iterator[tuple[int, s
         elif by == BY_SOURCES:
             yield piece, source_name(unit.pieces[piece].shard), documents.texts
         else:
-            groups = documents.columns[by]
+            groups = documents.columns[_groups(by)]
             for name in pc.unique(groups):
                 yield piece, name.as_py(), documents.texts.filter(pc.equal(groups, name))
 

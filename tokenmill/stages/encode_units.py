@@ -25,7 +25,7 @@ from tokenmill.corpus.quarantine import left_out, piece_bad, write_left
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import unit_index
-from tokenmill.dataset.group_keys import GroupKeys, group_columns
+from tokenmill.dataset.group_keys import Groups, group_column, groups_read
 from tokenmill.dataset.kept_columns import KeptColumns, kept_of
 from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
@@ -67,14 +67,15 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
     def run(self, folder: Path, advance: Advance) -> EncodeFacts:
         """Writes the unit's files (see Task)."""
         assert self.unit is not None
-        reading = replace(self.unit.source.reading, columns=group_columns(self.group_column))
+        group = group_column(self.group_column)
+        reading = self.unit.source.reading_for_index(group)
         documents = GoodDocuments(self.unit, self.source, self.limits, advance, self.filters, reading, folder)
         piece_documents = np.zeros(len(self.unit.pieces), np.int64)
         if self.encoder.chat is not None:
             self.encoder.chat.hold_to(self.limits)
         files = UnitFiles(self.unit, self.encoder, folder, self.limits)
         with ExitStack() as stack:
-            files.open(stack, self._group_keys(), kept_of(self.unit, self.limits))
+            files.open(stack, groups_read(group), kept_of(self.unit))
             for request in stack.enter_context(closing(self._requests(documents, piece_documents))):
                 with self._naming(request.batch):
                     n_tokens = files.add(request.batch, request.rendering)
@@ -82,10 +83,6 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
         if files.answers is not None and is_sure(self.stop_token, files.answers):
             check_stopped(files.encoder.chat, self.stop_token, files.answers)  # fails before other units
         return files.finish(documents, piece_documents.tolist())
-
-    def _group_keys(self) -> GroupKeys | None:
-        assert self.unit is not None
-        return None if self.group_column is None else GroupKeys(self.unit, self.group_column)
 
     def _requests(
         self, documents: Iterable[Batch], piece_documents: np.ndarray[Any, np.dtype[np.int64]]
@@ -150,7 +147,7 @@ class UnitFiles:
         self._counts = TokenCounts(encoder.tokenizer.id_max)
         self._digest = TokensDigest()
 
-    def open(self, stack: ExitStack, group_keys: GroupKeys | None, kept: KeptColumns | None) -> None:
+    def open(self, stack: ExitStack, group_keys: Groups | None, kept: KeptColumns | None) -> None:
         """Opens the files, which end with `stack`."""
         first_rows = [piece.first_row for piece in self._unit.pieces]
         has_names, has_mask = self._unit.source.id_column is not None, self.answers is not None

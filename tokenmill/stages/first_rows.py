@@ -24,9 +24,7 @@ from tokenmill.corpus.filter import Filters, left_out
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.units import Piece, Unit
-from tokenmill.dataset.group_keys import GroupKeys, group_columns
-from tokenmill.dataset.kept_columns import kept_of
+from tokenmill.dataset.group_keys import group_column
 from tokenmill.errors import (
     ChatError,
     CorpusError,
@@ -84,7 +82,7 @@ def first_rows(shards: Sequence[Shard], source: Source, wanted: Requirements) ->
         wanted.chat.hold_to(wanted.limits)
     wanted = replace(wanted, limits=_smaller(wanted.limits))
     seen, bad = FirstRows(), _BadRows(source, wanted)
-    checks = [_check_group, _check_kept, _check_chat, _check_rejected]
+    checks = [_check_chat, _check_rejected]
     without_language: list[str] = []
     column, is_column_found = wanted.language_column, wanted.language_column is None
     end_s = time.monotonic() + _SECONDS_MAX
@@ -172,7 +170,7 @@ class _BadRows:
         n_before, n_read, self._n_here, self.setting = self._n, 0, 0, None
         first: Batch | None = None
         assert shard.source is not None
-        reading = replace(shard.source.reading, columns=group_columns(self._wanted.group_column))
+        reading = shard.source.reading_for_index(group_column(self._wanted.group_column))
         read = read_batches(shard, reading, on_bad=partial(self._found, shard), limits=limits, leave_out=leave_out)
         try:
             with closing(read):  # type: ignore[type-var]
@@ -226,20 +224,6 @@ def _alone(shard: Shard, reading: Reading, limits: Limits) -> CorpusError | None
     except CorpusError as error:
         return error
     return None
-
-
-def _check_group(shard: Shard, batch: Batch, wanted: Requirements) -> None:
-    """Raises CorpusError if documents have no value of encode.split_group."""
-    if wanted.group_column is not None:
-        unit = Unit(shard.name, "", (Piece(shard, None, ""),))
-        GroupKeys(unit, wanted.group_column).of(batch)
-
-
-def _check_kept(shard: Shard, batch: Batch, wanted: Requirements) -> None:
-    """Raises CorpusError if documents lack a column of source.keep_columns."""
-    if (kept := kept_of(Unit(shard.name, "", (Piece(shard, None, ""),)), wanted.limits)) is not None:
-        for _ in kept.of(batch):
-            pass
 
 
 def _check_chat(shard: Shard, batch: Batch, wanted: Requirements) -> None:

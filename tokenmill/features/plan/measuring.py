@@ -24,11 +24,11 @@ from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.units import UNREAD, Piece, Unit
 from tokenmill.counts.counter import Counter
 from tokenmill.counts.table import merge, write_batches
+from tokenmill.dataset.kept_columns import kept_of
 from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.unit_output import TOKENS_FILE
 from tokenmill.errors import ChatError, CorpusError, SpecialTokenError
-from tokenmill.features.plan.measuring_kept import measure_kept
 from tokenmill.features.plan.measuring_sets import NO_SETS, SetRates, measure_sets
 from tokenmill.features.plan.sampling import (
     BATCH_BYTES,
@@ -144,10 +144,6 @@ def take_sample(work: Work, scratch: Path, size: SampleSize) -> Sample | None:
     entry = None if chat is None else chat_entry(project.root, chat, imported if imported.exists() else None)
     encoder = encoder_of(tokenizer, project.params.encode, entry)
     units = _encode(sample, chosen, encoder, project, scratch)
-    kept = measure_kept(_n_documents(chosen), project.memory.limits)
-    sample.index_bytes += kept.n_bytes
-    for stage in ("encode", "validate"):
-        seconds[stage] += kept.seconds / max(sample.text_bytes, 1)
     sample.sets = measure_sets(units, encoder, project, scratch)
     _compare(sample, chosen, encoder, project.params.validate_.sample_documents, scratch)
     return sample
@@ -179,14 +175,6 @@ def _halves(strata: Sequence[Stratum], size: SampleSize) -> tuple[list[_Drawn], 
         halves[0].extend(chosen[::2])
         halves[1].extend(chosen[1::2])
     return halves
-
-
-def _n_documents(some: Sequence[_Drawn]) -> dict[Excerpt, int]:
-    """The number of documents by excerpt."""
-    found: dict[Excerpt, int] = {}
-    for one in some:
-        found[one.excerpt] = found.get(one.excerpt, 0) + len(one.batch.texts)
-    return found
 
 
 def _text_bytes(some: Sequence[_Drawn]) -> int:
@@ -249,7 +237,7 @@ def _encode(
         files = UnitFiles(unit, encoder, folder, project.memory.limits)
         start_s = time.perf_counter()
         with ExitStack() as stack:
-            files.open(stack, None, None)
+            files.open(stack, None, kept_of(unit))
             for drawn in of_stratum:
                 n_tokens = sum(_added(files, drawn))
                 stratum.tokens.append(Observed(drawn.batch.text_bytes, n_tokens))

@@ -53,7 +53,7 @@ class SampleReader(NamedTuple):
         assert shard.source is not None
         on_bad = (lambda _: None) if self.source.on_bad_document == "quarantine" else None
         limits = replace(self.limits, batch_bytes=BATCH_BYTES)
-        return read_batches(shard, shard.source.reading, part, on_bad, limits, leave_out)
+        return read_batches(shard, shard.source.reading_for_index(None), part, on_bad, limits, leave_out)
 
 
 @dataclass(frozen=True, eq=False)  # a key of dictionaries, by identity
