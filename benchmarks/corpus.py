@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from benchmarks.process import ROOT
-from tokenmill.config.sources import Reading
+from tokenmill.config.sources import Column, Reading
 from tokenmill.corpus.reader import find_shards, read_batches
 
 SHARED = ROOT.parent / "shared"
@@ -54,10 +54,11 @@ def by_language(n_bytes_max: int) -> dict[str, list[str]]:
     """The first documents of the multilingual corpus beside the project, by language, of about `n_bytes_max` bytes together."""
     found: dict[str, list[str]] = {}
     n_bytes = 0
+    of_language = Column("lang", "validate.language_column")
     for shard in find_shards(ROOT, f"{ROOT_CORPUS}/multilingual/*"):
-        for batch in read_batches(shard, Reading("body", "lang")):
-            assert batch.ids is not None
-            for text, language in zip(batch.texts.to_pylist(), batch.ids.to_pylist(), strict=True):
+        for batch in read_batches(shard, Reading("body", columns=(of_language,))):
+            languages = batch.columns[of_language].to_pylist()
+            for text, language in zip(batch.texts.to_pylist(), languages, strict=True):
                 found.setdefault(language, []).append(text)
                 n_bytes += len(text.encode())
                 if n_bytes >= n_bytes_max:

@@ -19,8 +19,8 @@ from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.errors import CorpusError
 
-GROUP = Column("repo", "encode.split_group", is_part=False)
-KEPT = Column("repo", "keep_columns", is_part=False, is_json=True)
+GROUP = Column("repo", "encode.split_group")
+KEPT = Column("repo", "keep_columns")
 PART = Column("repo", "count.by")
 COLUMNS = {"group": GROUP, "kept": KEPT, "part": PART}
 
@@ -82,7 +82,8 @@ def test_a_column_may_be_the_id_or_the_text_too(tmp_path: Path, name: str) -> No
     WRITERS[name](tmp_path / name, [{"id": "x", "text": "one"}])
     columns = [column._replace(name=name) for name in ("id", "text") for column in (GROUP, KEPT)]
     batch = batch_of(
-        tmp_path / name, Reading("text", "id", columns=tuple(sorted(columns, key=lambda each: each.is_json)))
+        tmp_path / name,
+        Reading("text", "id", columns=tuple(sorted(columns, key=lambda each: each.param == "keep_columns"))),
     )
     assert [batch.columns[column].to_pylist() for column in columns] == [["x"], ['"x"'], ["one"], ['"one"']]
 

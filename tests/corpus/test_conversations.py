@@ -17,7 +17,7 @@ ALPACA = (("user", ("{instruction}", "Input:\n{input}")), ("assistant", ("{outpu
 
 def by_template(template: Any, **row: str | None) -> CanonicalConversation:
     maker = maker_of(Conversations(None, None, template))
-    return maker.make([row[name] for name in maker.columns])
+    return maker.make([row[column.name] for column in maker.columns])
 
 
 def messages_of(found: CanonicalConversation) -> list[Any]:

@@ -93,7 +93,7 @@ OF_MESSAGES = Conversations("messages", None, None)
 def test_the_object_around_rows_is_no_document_of_kept_columns_or_conversations(tmp_path: Path) -> None:
     path, turn = tmp_path / "a.json", {"role": "user", "content": "Hi"}
     path.write_text(json.dumps({"lang": "x", "text": "x", "data": [{"lang": "en", "messages": [turn]}]}))
-    kept = Column("lang", "keep_columns", is_part=False, is_json=True)
+    kept = Column("lang", "keep_columns")
     [batch] = read_batches(shard(path), Reading("text", conversations=OF_MESSAGES, columns=(kept,)))
     assert batch.messages.to_pylist() == ['{"messages":[{"role":"user","content":"Hi"}]}']
     assert batch.columns[kept].to_pylist() == ['"en"']

@@ -21,7 +21,7 @@ READINGS: dict[str, Reading] = {
 }
 GOOD: dict[str, Reading] = {
     "tools_column": Reading("text", conversations=Conversations("messages", "empty", None)),
-    "keep_columns": Reading("text", columns=(Column("empty", "keep_columns", is_part=False, is_json=True),)),
+    "keep_columns": Reading("text", columns=(Column("empty", "keep_columns"),)),
 }
 """The columns that may be null in a good row."""
 TYPES = {"null": pa.null(), "categories of nulls": pa.dictionary(pa.int32(), pa.null())}

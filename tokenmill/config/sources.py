@@ -42,15 +42,11 @@ class Conversations(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Column(NamedTuple):
-    """A column that is read beside the documents. `param`: the key of params.yaml, or the option, that names it. `is_part`: whether
-    a document without a right value is bad, as one without a text is; else it is an error, unless the document is left out.
-    `is_json`: whether values are strings, numbers, bools or null, each given as JSON; else they are strings or integers, given as
-    strings."""
+    """A column of the documents' files. `param`: the key of params.yaml, or the option, that names it, which says what it holds
+    (see tokenmill.corpus.column_kinds)."""
 
     name: str
     param: str
-    is_part: bool = True
-    is_json: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ class Reading:
     """How documents are read from files. `text_column`: the column or key of the texts. `id_column`: that of the ids; None: none
     are read. `separator`: what splits plain text into documents; None: a file is one document. `conversations`: how rows become
     conversations; None: documents are the texts of `text_column`. `columns`: what is read beside the documents and their ids;
-    those whose values are given as JSON come last."""
+    those of keep_columns come last."""
 
     text_column: str
     id_column: str | None = None
@@ -106,7 +102,7 @@ class DocumentSource:
     @property
     def kept(self) -> tuple[Column, ...]:
         """The columns of `keep_columns`."""
-        return tuple(Column(name, "keep_columns", is_part=False, is_json=True) for name in self.keep_columns)
+        return tuple(Column(name, "keep_columns") for name in self.keep_columns)
 
     def reading_for_index(self, group: Column | None) -> Reading:
         """How its documents are read where the document index is made of them. `group`: the column of encode.split_group."""

@@ -7,8 +7,8 @@ import msgspec
 import pyarrow as pa
 
 from tokenmill.corpus.bad_documents import BadDocument
+from tokenmill.corpus.column_kinds import element_of
 from tokenmill.corpus.conversations import ConversationError, Maker
-from tokenmill.corpus.table_columns import element_of
 
 _Cleaner = Callable[[Any], Any]
 
@@ -28,7 +28,8 @@ def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> TableConversa
     messages: list[bytes | None] = []
     bad: list[BadDocument] = []
     cleaners = [_cleaner(column.type) for column in columns]
-    for i, values in enumerate(rows_of(columns, maker.columns)):
+    names = [column.name for column in maker.columns]
+    for i, values in enumerate(rows_of(columns, names)):
         try:
             if isinstance(values, ConversationError):
                 raise values
@@ -37,7 +38,7 @@ def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> TableConversa
             )
         except ConversationError as error:
             is_read = not isinstance(values, ConversationError)
-            raw = msgspec.json.encode(dict(zip(maker.columns, values, strict=True))) if is_read else None
+            raw = msgspec.json.encode(dict(zip(names, values, strict=True))) if is_read else None
             bad.append(BadDocument(i, None, f"{error}.", raw))
             texts.append(None)
             messages.append(None)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tokenmill.config.conversation_template import ROLES, TemplatePart, parse_part
+from tokenmill.config.sources import Column
 
 _ROLE_OF_SHAREGPT = {
     "system": "system",
@@ -44,11 +45,10 @@ class ConversationError(ValueError):
 
 
 class Maker(NamedTuple):
-    """Makes conversations of rows. `columns`: the columns or keys whose values it takes, in order. `params`: for each of them the
-    key of params.yaml that names it. `make`: gives the conversation of such values, or raises ConversationError."""
+    """Makes conversations of rows. `columns`: those whose values it takes, in order. `make`: gives the conversation of such values,
+    or raises ConversationError."""
 
-    columns: tuple[str, ...]
-    params: tuple[str, ...]
+    columns: tuple[Column, ...]
     make: Callable[[Sequence[Any]], CanonicalConversation]
 
 

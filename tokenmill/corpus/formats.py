@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from tokenmill.config.sources import Column, Conversations, Reading
 from tokenmill.corpus.arrow_sizes import checked_batches
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
+from tokenmill.corpus.column_kinds import check_columns, kind_of
 from tokenmill.corpus.conversation_tables import conversations_of
 from tokenmill.corpus.conversations import Maker
 from tokenmill.corpus.csv_records import BadRecord, names_in, other_separator, records_in
@@ -34,7 +35,6 @@ from tokenmill.corpus.parquet_files import open_parquet
 from tokenmill.corpus.record_ends import RecordEnds, header_in
 from tokenmill.corpus.shard_files import open_arrow
 from tokenmill.corpus.shards import Shard, ShardRange
-from tokenmill.corpus.table_columns import check_columns
 from tokenmill.corpus.value_sizes import check_values, is_shared, runs_within
 from tokenmill.errors import CorpusError, DamagedError
 from tokenmill.storage.contents import HEAD_BYTES
@@ -79,18 +79,19 @@ def read_columns(
     """
     kind, conversations = shard.kind, reading.conversations
     maker = None if conversations is None else maker_of(conversations)
-    columns = [reading.text_column] if maker is None else maker.columns
+    wanted = _Wanted((Column(reading.text_column, "text_column"),), reading.beside, maker)
+    if maker is not None:
+        wanted = wanted._replace(columns=maker.columns)
     if kind.format in ("jsonl", "json"):
         if maker is None:
             new_reader = partial(line_reader, shard, reading)
         else:
             new_reader = partial(conversation_reader, shard, maker, reading)
-        return _read_json(shard, new_reader, columns, has_bad, part, limits)
+        return _read_json(shard, new_reader, wanted.names, has_bad, part, limits)
     if kind.format == "text":
         if conversations is not None:
             raise _no_columns(shard, conversations)
         return _read_txt(shard, reading, limits)
-    wanted = _TableColumns(reading.text_column, reading.beside, maker)
     if kind.format == "parquet":
         return _read_parquet(shard, wanted, part, limits)
     if kind.separator:
@@ -98,17 +99,18 @@ def read_columns(
     return _read_arrow(shard, wanted, limits)
 
 
-class _TableColumns(NamedTuple):
-    """The columns to read of a table. `maker`: makes conversations from rows; None: documents are the texts of `text_column`."""
+class _Wanted(NamedTuple):
+    """What to read. `columns`: those that hold the documents. `beside`: those beside them. `maker`: makes conversations from rows;
+    None: documents are the texts of the one column."""
 
-    text_column: str
+    columns: tuple[Column, ...]
     beside: tuple[Column, ...]
     maker: Maker | None
 
     @property
     def names(self) -> list[str]:
         """The names of the columns that hold the documents."""
-        return [self.text_column] if self.maker is None else list(self.maker.columns)
+        return [column.name for column in self.columns]
 
 
 def _no_columns(shard: Shard, conversations: Conversations) -> ColumnError:
@@ -120,7 +122,7 @@ def _no_columns(shard: Shard, conversations: Conversations) -> ColumnError:
     )
 
 
-def _read_parquet(shard: Shard, wanted: _TableColumns, part: ShardRange | None, limits: Limits) -> Iterator[Columns]:
+def _read_parquet(shard: Shard, wanted: _Wanted, part: ShardRange | None, limits: Limits) -> Iterator[Columns]:
     dictionaries: list[str] = []
     with open_parquet(shard) as file:
         metadata = file.metadata
@@ -151,7 +153,7 @@ def _rows_at_once(metadata: pq.FileMetaData, names: Sequence[str]) -> int:
     return min(max(_TABLE_BYTES // row_bytes, 1), _TABLE_ROWS_MAX)
 
 
-def _read_arrow(shard: Shard, wanted: _TableColumns, limits: Limits) -> Iterator[Columns]:
+def _read_arrow(shard: Shard, wanted: _Wanted, limits: Limits) -> Iterator[Columns]:
     with BoundedFile(shard, limits) as file:  # not memory-mapped: if a mapped file is truncated, the process is killed
         is_file = file.read(6) == b"ARROW1"
         file.seek(0)
@@ -202,7 +204,7 @@ def _read_json(
 
 
 def _read_csv(
-    shard: Shard, wanted: _TableColumns, has_bad: bool, part: ShardRange | None, limits: Limits
+    shard: Shard, wanted: _Wanted, has_bad: bool, part: ShardRange | None, limits: Limits
 ) -> Iterator[Columns]:
     separator = shard.kind.separator
     header, names = _header(shard, limits)
@@ -318,7 +320,7 @@ def text_beside(shard: Shard, reading: Reading, ids: Sequence[str]) -> list[pa.L
 
 def advice_for(shard: Shard, column: Column) -> str:
     """What to do where a document lacks a column that is no part of it."""
-    columns, nothing = ("columns", "[]") if column.is_json else ("a column", "null")
+    columns, nothing = ("columns", "[]") if kind_of(column).is_json else ("a column", "null")
     return f"Set {shard.setting(column.param)} to {columns} that every document has, or to {nothing}."
 
 
@@ -434,17 +436,15 @@ def _split(blocks: Iterator[bytes], separator: bytes, limits: Limits, shard: Sha
         yield [rest]
 
 
-def _names(shard: Shard, schema: pa.Schema, wanted: _TableColumns) -> list[str]:
+def _names(shard: Shard, schema: pa.Schema, wanted: _Wanted) -> list[str]:
     """The names of the columns to read. Raises ColumnError."""
-    params_of = ["text_column"] if wanted.maker is None else wanted.maker.params
-    params = list(zip(wanted.names, params_of, strict=True))
-    params += [(column.name, column.param) for column in wanted.beside]
-    check_columns(shard, schema, params)
-    return list(dict.fromkeys(name for name, _ in params))
+    columns = [*wanted.columns, *wanted.beside]
+    check_columns(shard, schema, columns)
+    return list(dict.fromkeys(column.name for column in columns))
 
 
 def _columns(
-    shard: Shard, batch: pa.RecordBatch, wanted: _TableColumns, position: int, first_row: int, limits: Limits
+    shard: Shard, batch: pa.RecordBatch, wanted: _Wanted, position: int, first_row: int, limits: Limits
 ) -> Iterator[Columns]:
     """The documents of a record batch. `first_row`: its first row. Yields few at a time if a dictionary or view makes them larger
     than the batch, or if they become conversations or JSON, which are larger in Python than in Arrow."""
@@ -452,7 +452,7 @@ def _columns(
     columns = [batch.column(name) for name in dict.fromkeys([*wanted.names, *names_beside])]
     runs: Iterable[tuple[int, int, int]] = [(0, len(batch), 0)]
     may_grow = any(is_shared(column.type) for column in columns)
-    in_python = wanted.maker is not None or any(column.is_json for column in wanted.beside)
+    in_python = wanted.maker is not None or any(kind_of(column).is_json for column in wanted.beside)
     if may_grow or in_python:
         for column in columns:
             check_values(column)
@@ -464,7 +464,7 @@ def _columns(
         run = batch.slice(start, n_rows)
         beside = [run.column(name) for name in names_beside]
         if wanted.maker is None:
-            yield Columns(run.column(wanted.text_column), beside, position)
+            yield Columns(run.column(wanted.names[0]), beside, position)
         else:
             made = conversations_of([run.column(name) for name in wanted.names], wanted.maker)
             yield Columns(made.texts, beside, position, made.bad, made.messages)

@@ -1,6 +1,7 @@
 """Reads texts, or conversations, and what is beside them from lines of JSON."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -9,9 +10,10 @@ import pyarrow as pa
 
 from tokenmill import _core
 from tokenmill.config.sources import Column, Reading
+from tokenmill.corpus.column_kinds import ColumnKind, kind_of
 from tokenmill.corpus.conversations import ConversationError, Maker
-from tokenmill.corpus.kept_values import Value, json_of
-from tokenmill.corpus.line_faults import Fault, LineKey, OnBadLine, WrongValue, explain, give_up, key_beside
+from tokenmill.corpus.kept_values import json_of
+from tokenmill.corpus.line_faults import Fault, LineKeys, OnBadLine, WrongValue, explain, give_up
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError
 
@@ -39,12 +41,12 @@ def line_reader(shard: Shard, reading: Reading, on_bad_line: OnBadLine | None = 
     not a JSON object with a text (and with the columns that are parts of a document). For it, `on_bad_line` is called with its row
     counted from the first of these lines, and null is given in its place; without `on_bad_line`, CorpusError is raised.
     """
-    keys = [LineKey(reading.text_column, "text_column", "a string", (str,))]
-    one_by_one = _one_by_one(shard, keys, [str], lambda values: (b"", values[0]), reading.beside, on_bad_line)
-    as_strings = [column for column in reading.beside if not column.is_json]
+    text = {(column := Column(reading.text_column, "text_column")): kind_of(column)}
+    one_by_one = _one_by_one(shard, text, lambda values: (b"", values[0]), reading.beside, on_bad_line)
+    as_strings = [column for column in reading.beside if not kind_of(column).is_json]
     as_json = reading.beside[len(as_strings) :]
     names = list(dict.fromkeys(column.name for column in as_strings))
-    read_json = _one_by_one(shard, [], [], lambda _: (b"", ""), as_json, None)
+    read_json = _one_by_one(shard, {}, lambda _: (b"", ""), as_json, None)
 
     def read(lines: bytes, first_line: int) -> Lines:
         found = None if reading.text_column in names else _core.json_lines(lines, reading.text_column, names)
@@ -65,42 +67,38 @@ def conversation_reader(
 ) -> LineReader:
     """A function that reads the conversations of lines, and what is beside them, in the same way. A line of which `maker` makes no
     conversation is bad, too. A line may lack the key of the tools."""
-    keys = list(map(_key, maker.columns, maker.params))
-    kinds: list[Any] = [_TYPES[param] for param in maker.params]
-    n_values = len(keys)
-    return _one_by_one(shard, keys, kinds, lambda values: maker.make(values[:n_values]), reading.beside, on_bad_line)
+    keys, n_values = {column: kind_of(column) for column in maker.columns}, len(maker.columns)
+    return _one_by_one(shard, keys, lambda values: maker.make(values[:n_values]), reading.beside, on_bad_line)
 
 
-def _add_parts(
-    columns: Sequence[Column], keys: Sequence[LineKey], kinds: Sequence[Any]
-) -> dict[str, tuple[LineKey, Any]]:
-    """The keys of a document with their types, by name, and those of the columns that are parts of it."""
-    parts = {key.name: (key, kind) for key, kind in zip(keys, kinds, strict=True)}
-    n_of_document = len(parts)
+def _with_parts(document: LineKeys, columns: Sequence[Column]) -> dict[Column, ColumnKind]:
+    """The keys of a document, and those beside it that are parts of it as well."""
+    keys, of_name = dict(document), {column.name: column for column in document}
     for column in columns:
-        if column.is_part and column.name in list(parts)[:n_of_document]:  # of a template, which cannot be null then
+        if kind_of(column).is_part and column.name in of_name:  # of a template, which cannot be null then
             what = "id" if column.param == "id_column" else "group"
-            parts[column.name] = (parts[column.name][0]._replace(expected=f"a string, the {what}", kinds=(str,)), str)
-        elif column.is_part:
-            parts[column.name] = (key_beside(column), str | int)
-    return parts
+            key = of_name[column.name]
+            keys[key] = keys[key]._replace(in_lines=f"a string, the {what}", json=str)
+        elif kind_of(column).is_part and column.name not in {key.name for key in keys}:
+            keys[column] = kind_of(column)
+    return keys
 
 
 def _one_by_one(
     shard: Shard,
-    keys: Sequence[LineKey],
-    kinds: Sequence[Any],
+    document: LineKeys,
     make: Callable[[Sequence[Any]], tuple[bytes, str]],
     columns: Sequence[Column],
     on_bad_line: OnBadLine | None,
 ) -> LineReader:
-    """Reads each line by itself. `kinds`: the types of the keys' values. `make`: gives canonical JSON and text of these values.
+    """Reads each line by itself. `document`: the keys of a document. `make`: gives canonical JSON and text of their values.
     `columns`: what is read beside them."""
-    parts = _add_parts(columns, keys, kinds)
-    part_keys = [key for key, _ in parts.values()]
-    beside_keys = {column.name: key_beside(column) for column in columns if column.name not in parts}
-    decode, as_tuple = _decoder(shard, parts, beside_keys), msgspec.structs.astuple
-    places = [[*parts, *beside_keys].index(column.name) for column in columns]
+    parts = _with_parts(document, columns)
+    part_names = {column.name for column in parts}
+    only_beside = list({column.name: column for column in columns if column.name not in part_names}.values())
+    decode, as_tuple = _decoder(shard, parts, only_beside), msgspec.structs.astuple
+    names = [column.name for column in [*parts, *only_beside]]
+    places = [names.index(column.name) for column in columns]
 
     def read(lines: bytes, first_line: int) -> Lines:
         texts: list[str | None] = []
@@ -116,7 +114,7 @@ def _one_by_one(
                 json, text = make(values)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConversationError) as error:
                 is_made = isinstance(error, ConversationError)
-                fault = Fault(f"{error}.") if is_made else explain(shard, line, error, part_keys)
+                fault = Fault(f"{error}.") if is_made else explain(shard, line, error, parts)
                 give_up(shard, len(texts), number, line, fault, on_bad_line)
                 texts.append(None)
                 messages.append(None)
@@ -130,7 +128,7 @@ def _one_by_one(
                         wrong[len(texts)] = WrongValue(column, Fault(str(error)))
                         strings.append(None)
                     except msgspec.DecodeError as error:
-                        wrong[len(texts)] = WrongValue(column, explain(shard, line, error, [key_beside(column)]))
+                        wrong[len(texts)] = WrongValue(column, explain(shard, line, error, {column: kind_of(column)}))
                         strings.append(None)
                 texts.append(text)
                 messages.append(json)
@@ -141,55 +139,34 @@ def _one_by_one(
     return read
 
 
-_NAMES, _VALUES = msgspec.json.Decoder(str | int), msgspec.json.Decoder(Value)
+_decoder_of = cache(msgspec.json.Decoder)
 
 
 def _string(column: Column, value: Any) -> str:
     """A value beside a document as Batch.columns has it. `value`: its JSON, or what was read of a part of the document. Raises
     ConversationError or msgspec.DecodeError for a wrong one."""
+    kind = kind_of(column)
     if value is msgspec.UNSET:
         raise msgspec.ValidationError("missing")
     if isinstance(value, msgspec.Raw):
-        value = (_VALUES if column.is_json else _NAMES).decode(value)
-    elif not isinstance(value, Value if column.is_json else str | int):
+        value = _decoder_of(kind.json).decode(value)
+    elif type(value) not in kind.types:
         raise msgspec.ValidationError("of another type")
-    return json_of(value) if column.is_json else str(value)
+    return json_of(value) if kind.is_json else str(value)
 
 
-_TYPES = {
-    "messages_column": list[Any] | str,
-    "tools_column": list[Any] | str | None,
-    "template": str | None,
-    "pair": list[Any] | dict[str, Any] | str,
-}
-
-
-def _key(name: str, param: str) -> LineKey:
-    match param:
-        case "messages_column":
-            return LineKey(name, param, "an array of messages, or its JSON text", (list, str))
-        case "pair":
-            return LineKey(name, param, "a text, a message or an array of messages", (list, dict, str))
-        case "tools_column":
-            of_tools = (list, str, type(None))
-            return LineKey(name, param, "an array of tools, its JSON text, or null", of_tools, is_optional=True)
-        case _:
-            return LineKey(name, param, "a string or null", (str, type(None)), "so that it names keys that they have")
-
-
-def _decoder(
-    shard: Shard, parts: Mapping[str, tuple[LineKey, Any]], beside: Mapping[str, LineKey]
-) -> Callable[[bytes], Any]:
+def _decoder(shard: Shard, parts: LineKeys, beside: Sequence[Column]) -> Callable[[bytes], Any]:
     """Decodes a line into a struct whose fields v0, v1 and so on are the values of the parts of a document and, as JSON, those of
     the keys beside it."""
-    keys = [key for key, _ in parts.values()] + [*beside.values()]
     fields: list[Any] = [
-        (f"v{i}", kind, None) if key.is_optional else (f"v{i}", kind) for i, (key, kind) in enumerate(parts.values())
+        (f"v{i}", kind.json, None) if kind.is_optional else (f"v{i}", kind.json)
+        for i, kind in enumerate(parts.values())
     ]
-    fields += [(f"v{i}", msgspec.Raw | msgspec.UnsetType, msgspec.UNSET) for i in range(len(parts), len(keys))]
-    names = {f"v{i}": key.name for i, key in enumerate(keys)}
+    columns = [*parts, *beside]
+    fields += [(f"v{i}", msgspec.Raw | msgspec.UnsetType, msgspec.UNSET) for i in range(len(parts), len(columns))]
+    names = {f"v{i}": column.name for i, column in enumerate(columns)}
     try:
         return msgspec.json.Decoder(msgspec.defstruct("Document", fields, rename=names, gc=False, kw_only=True)).decode
     except ValueError as error:
-        params = ", ".join(dict.fromkeys(shard.setting(key.param) for key in keys))
+        params = ", ".join(dict.fromkeys(shard.setting(column.param) for column in columns))
         raise CorpusError(params, f"{error}.", "Rename the key in the files.") from None

@@ -2,33 +2,24 @@
 
 import json
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from tokenmill.config.sources import Column
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError, missing, set_them
+from tokenmill.corpus.column_kinds import ColumnKind, remedies
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError
 
 OnBadLine = Callable[[BadDocument], None]
+LineKeys = Mapping[Column, ColumnKind]
+"""The keys that are read of each line, and what their values must be."""
 
 CONVERT = "Convert the file to UTF-8, or copy it again if it should be"
 _TRUNCATED = "truncated"  # in msgspec's error for JSON without an end
 _KINDS = {str: "a string", bool: "a bool", int: "an int", float: "a float", list: "an array", dict: "an object"}
-
-
-class LineKey(NamedTuple):
-    """A key that is read of each line. `param`: the key of params.yaml that names it. `expected`: what its value must be, in words
-    and as types. `remedy`: what to set the parameter to. `is_optional`: whether a line may lack it."""
-
-    name: str
-    param: str
-    expected: str
-    kinds: tuple[type, ...]
-    remedy: str = "to one of them"
-    is_optional: bool = False
 
 
 class Fault(NamedTuple):
@@ -46,16 +37,6 @@ class WrongValue(NamedTuple):
     fault: Fault
 
 
-def key_beside(column: Column) -> LineKey:
-    """The key of a column that is read beside the documents."""
-    if column.is_json:
-        kinds = (str, int, float, bool, type(None))
-        return LineKey(
-            column.name, column.param, "a string, a number, true, false or null", kinds, "to keys that they have"
-        )
-    return LineKey(column.name, column.param, "a string or an integer", (str, int), "to one of them or to null")
-
-
 def give_up(shard: Shard, row: int, number: int, line: bytes, fault: Fault, on_bad_line: OnBadLine | None) -> None:
     """Calls `on_bad_line` with a bad line; without it, raises CorpusError. `row`: counted from the first of the lines that are read
     at once. `number`: the line's number in the file, from 1."""
@@ -68,7 +49,7 @@ def give_up(shard: Shard, row: int, number: int, line: bytes, fault: Fault, on_b
     raise CorpusError(f"{words} {fault.advice}", code="TM201")
 
 
-def explain(shard: Shard, line: bytes, error: Exception, keys: Sequence[LineKey]) -> Fault:
+def explain(shard: Shard, line: bytes, error: Exception, keys: LineKeys) -> Fault:
     """Explains why msgspec could not read these keys of a line of the shard. `error`: what it raised."""
     if isinstance(error, RecursionError):
         return Fault("the JSON is nested too deep to be read.", "Flatten the value, or delete the line.")
@@ -100,7 +81,7 @@ def explain(shard: Shard, line: bytes, error: Exception, keys: Sequence[LineKey]
     return Fault(words)
 
 
-def _wrong_value(shard: Shard, line: bytes, error: Exception, keys: Sequence[LineKey]) -> Fault:
+def _wrong_value(shard: Shard, line: bytes, error: Exception, keys: LineKeys) -> Fault:
     try:
         value_of_line = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
@@ -110,20 +91,20 @@ def _wrong_value(shard: Shard, line: bytes, error: Exception, keys: Sequence[Lin
         return Fault("expected an object; found an array.", advice)
     if not isinstance(value_of_line, dict):
         return Fault(f"expected an object; found {_kind(value_of_line)}.")
-    if absent := [key for key in keys if key.name not in value_of_line and not key.is_optional]:
-        remedies = {shard.setting(key.param): key.remedy for key in absent}
-        advice = f"{set_them(remedies)}, or correct the line."
+    if absent := [one for one, kind in keys.items() if one.name not in value_of_line and not kind.is_optional]:
+        settings = remedies(shard, absent, "key")
+        advice = f"{set_them(settings)}, or correct the line."
         if shard.kind.format == "json" and (array := next(_arrays(value_of_line), None)):
             advice += f" If the documents are the elements of {array!r}, write this array alone."
-        return Fault(missing("key", [key.name for key in absent], value_of_line), advice, " and ".join(remedies))
-    for key in keys:
-        if key.name not in value_of_line:
+        return Fault(missing("key", [one.name for one in absent], value_of_line), advice, " and ".join(settings))
+    for column, kind in keys.items():
+        if column.name not in value_of_line:
             continue
-        setting = shard.setting(key.param)
-        value = value_of_line[key.name]
-        if type(value) not in key.kinds:
+        setting = shard.setting(column.param)
+        value = value_of_line[column.name]
+        if type(value) not in kind.types:
             shown = "" if isinstance(value, list | dict | None) else f" ({value!r:.40})"
-            words = f"key {key.name!r}: expected {key.expected}; found {_kind(value)}{shown}."
+            words = f"key {column.name!r}: expected {kind.in_lines}; found {_kind(value)}{shown}."
             return Fault(words, setting=None if value is None else setting)
     return Fault(f"{error}.")
 

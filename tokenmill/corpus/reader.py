@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from tokenmill.config.sources import Column, Reading
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError, whom
+from tokenmill.corpus.column_kinds import kind_of
 from tokenmill.corpus.formats import Columns, advice_for, read_columns
 from tokenmill.corpus.kept_values import json_values
 from tokenmill.corpus.limits import BATCH_BYTES, UNBOUNDED, VALUE_BYTES_MAX, Limits
@@ -185,7 +186,7 @@ def _refuse_equal_columns(shard: Shard, reading: Reading) -> None:
             )
     for param, name in named.items():
         for column in reading.beside:
-            if column.name == name and column.is_part:
+            if column.name == name and kind_of(column).is_part:
                 raise CorpusError(
                     f"{shard.setting(param)} and {shard.setting(column.param)}",
                     f"both are {name!r}.",
@@ -252,13 +253,14 @@ def _checked(shard: Shard, reading: Reading, block: Columns, row: int, may_be_ba
         texts, faults = _strings(shard, reading.text_column, texts)
     for i, column in enumerate(reading.beside):
         wrong: dict[int, Fault] = {}
-        if not is_read_already and column.is_json:
+        kind = kind_of(column)
+        if not is_read_already and kind.is_json:
             beside[i], wrong = json_values(column.name, beside[i])
         elif not is_read_already:
             beside[i], wrong = _strings(shard, column.name, beside[i])
-        if not column.is_json:
+        if not kind.is_json:
             wrong = _too_long(column.name, beside[i]) | wrong
-        if column.is_part:
+        if kind.is_part:
             faults = wrong | faults  # if several are bad, the reason is the text's
         else:
             wrong_values |= {at: WrongValue(column, fault) for at, fault in wrong.items()}

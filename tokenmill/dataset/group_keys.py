@@ -15,7 +15,7 @@ the order of the documents."""
 
 def group_column(name: str | None) -> Column | None:
     """The column that encode.split_group names, if it does."""
-    return None if name is None else Column(name, "encode.split_group", is_part=False)
+    return None if name is None else Column(name, "encode.split_group")
 
 
 def groups_read(column: Column | None) -> Groups | None:

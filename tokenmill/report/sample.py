@@ -156,7 +156,9 @@ def _read_columns(piece: Piece) -> set[str | None]:
     assert source is not None
     if source.conversations is None:
         return {source.text_column}
-    return set() if source.conversations.template else set(maker_of(source.conversations).columns)
+    return (
+        set() if source.conversations.template else {column.name for column in maker_of(source.conversations).columns}
+    )
 
 
 def _beginning(
