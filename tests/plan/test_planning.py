@@ -17,12 +17,14 @@ import pytest
 from tests.builders.corpora import weigh
 from tests.conftest import Project
 from tokenmill.config.load_params import load_params
+from tokenmill.counts.table import read_counts
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import CorpusError, SpecialTokenError
 from tokenmill.features.plan.costs import Costs
 from tokenmill.features.plan.estimate import Estimate, exactly
 from tokenmill.features.plan.planning import Disk, Plan, _disks, make_plan, refusals
 from tokenmill.features.plan.sampling import SampleSize
+from tokenmill.layout import COUNTS_FILE
 from tokenmill.pipeline.last_plan import compare, disk_used, shown
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.rates import keep_rates, read_rates
@@ -256,6 +258,22 @@ def test_a_new_file_is_estimated_by_itself_and_not_by_those_that_are_known(proje
     path.unlink()
     ranges = plan_of(project, read_bytes=20_000, work_bytes=20_000).ranges
     assert abs(ranges["documents"].point - 60 * 16 - len(texts)) < 0.3 * len(texts)
+
+
+def test_no_fewer_distinct_pretokens_are_expected_than_are_counted_already(project: Project) -> None:
+    letters = "abcdefghij"
+    names = ["".join(letters[int(digit)] for digit in f"{i:05}") for i in range(20_000)]
+    shutil.rmtree(project.root / "data/raw")
+    at_the_end = [" ".join(names[i : i + 40]) for i in range(0, len(names), 40)]
+    project.write("a.jsonl", ["one word " * 60] * 4000 + at_the_end)  # where the sample does not look
+    project.build()
+    n_counted = read_counts(project.root / COUNTS_FILE).num_rows
+    few = {"read_bytes": 4000, "work_bytes": 4000}
+    project.write("new.jsonl", ["one word " * 500] * 50)
+    distinct = plan_of(project, **few).ranges["distinct"]
+    assert n_counted <= distinct.low <= distinct.point <= distinct.high
+    (project.root / "data/raw/a.jsonl").unlink()
+    assert plan_of(project, **few).ranges["distinct"].low < n_counted
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ def test_progress_ends_with_all_tokens() -> None:
     [
         (
             {"vocab_size": 256, "special_tokens": [END]},
-            r"allowed: a whole number, 257 \(256 bytes \+ 1 special tokens\)",
+            r"allowed: a whole number, 257 \(256 bytes \+ 1 special token\)",
         ),
         ({"vocab_size": 2**32}, "vocab_size"),
         ({"special_tokens": END}, "expected a list"),

@@ -77,7 +77,7 @@ class Trim(Section):
 def _smallest(info: ValidationInfo) -> tuple[int, str]:
     """The smallest allowed vocabulary size, and the sum that explains it. Counts only special tokens that passed their check."""
     n_special = len(info.data.get("special_tokens", ()))
-    return N_BYTES + n_special, f"{N_BYTES} bytes + {n_special} special tokens"
+    return N_BYTES + n_special, f"{N_BYTES} bytes + {n_special} special token{'s' * (n_special != 1)}"
 
 
 class TrainVocab(Section):

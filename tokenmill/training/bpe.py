@@ -329,13 +329,13 @@ def _check_special_tokens(special_tokens: Sequence[str]) -> None:
 
 def _check_goal(vocab_sizes: Sequence[int], goal: Goal, start: Model) -> None:
     smallest = len(start.tokens) + len(start.added)
-    what = "bytes" if len(start.tokens) == _N_BYTES else "old tokens"
+    what, n_added = "bytes" if len(start.tokens) == _N_BYTES else "old tokens", len(start.added)
     for vocab_size in vocab_sizes:
         if not hasattr(vocab_size, "__index__") or not smallest <= vocab_size <= ID_MAX:
             raise ParamsError(
                 "vocab_size",
                 f"found {vocab_size!r}; allowed: a whole number, {smallest} ({len(start.tokens)} {what} + "
-                f"{len(start.added)} special tokens) to {ID_MAX}.",
+                f"{n_added} special token{'s' * (n_added != 1)}) to {ID_MAX}.",
             )
     if goal.score not in get_args(Score):
         raise ParamsError("score", f"found {goal.score!r}; allowed: {', '.join(get_args(Score))}.")

@@ -301,7 +301,7 @@ def _tagged(root: Path, remote: str | None, reference: Reference, commit: str, s
         has_stage = stage is not None and assigned_commit(there, Reference(reference.name, stage)) == where
         with_stage = f" with the stage {stage}" if has_stage else ""
         if where == commit:
-            what = f"is published already{with_stage}, and is of the present commit: there is nothing to publish."
+            what = f"is published already{with_stage}, and is of the present commit: a version is published once."
         else:
             what = f"exists{with_stage}, of commit {where[:12]}; nothing is overwritten. Take a higher version."
         if stage is not None and not has_stage:

@@ -78,6 +78,9 @@ def estimate_costs(work: Work, sample: Sample | None, copies: int) -> Costs:
     dataset = estimate_dataset(sample if work.stages["encode"].todo else None, work.finished, work.earlier)
     text_bytes = dataset["text_bytes"].point
     distinct = estimate_distinct(sample, work.counted, text_bytes, text_bytes * work.share("count") / n_units)
+    if (before := work.counted_before) is not None:
+        n, n_bytes = exactly(before.n), exactly(before.n_bytes)
+        distinct = distinct._replace(n=distinct.n.or_more(n), n_bytes=distinct.n_bytes.or_more(n_bytes))
     tokens_of = tokens_of_sources(sample, work.shards, dataset["tokens"].point, work.built)
     id_max = sample.id_max if sample else work.id_max
     rates = sample.sets if sample else NO_SETS

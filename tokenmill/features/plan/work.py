@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tokenmill.config.params import Params
 from tokenmill.corpus.dropped import starts_of
+from tokenmill.corpus.provenance import read_provenance
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Unit
 from tokenmill.counts.spill import open_parquet
@@ -16,7 +17,15 @@ from tokenmill.dataset.entries import OutputShard
 from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts
 from tokenmill.errors import CountsError, TokenmillError
-from tokenmill.layout import COUNTS_FILE, DOCUMENT_STAGES, OBJECTS_FILE, STAGES, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.layout import (
+    COUNTS_FILE,
+    DOCUMENT_STAGES,
+    OBJECTS_FILE,
+    PROVENANCE_FILE,
+    STAGES,
+    TOKENIZER_DIRECTORY,
+    TOKENS_DIRECTORY,
+)
 from tokenmill.pipeline.causes import Cause, as_words, causes_of, follows, inputs_that_stay, stages_to_follow
 from tokenmill.pipeline.code_pins import code_changes
 from tokenmill.pipeline.dvc_sight import refuse_unseen
@@ -94,8 +103,8 @@ class Work:
     """What a build of a project would do. `stages`: in order. `finished`: sums of the units that stay in the dataset. `tokenizer`:
     the present one, if it predicts the dataset's length: the build encodes with it or with one learned by the same parameters; else
     None. `earlier`: totals of the files to encode that an earlier build read. `counted`: the distinct pre-tokens of the counts if
-    these stay valid, else None. `manifest`: that of the present dataset, or None. `rates`: what the stages took when a build last
-    ran them."""
+    these stay valid, else None. `counted_before`: those of counts to which further documents are added, else None. `manifest`: that
+    of the present dataset, or None. `rates`: what the stages took when a build last ran them."""
 
     project: Project
     stages: dict[str, StageWork]
@@ -103,6 +112,7 @@ class Work:
     tokenizer: Tokenizer | None
     earlier: dict[Shard, EarlierTotals]
     counted: Distinct | None
+    counted_before: Distinct | None
     manifest: Manifest | None
     rates: Mapping[str, StageRate]
 
@@ -193,6 +203,7 @@ def find_work(root: Path, params: Params) -> Work:
         tokenizer,
         _earlier(project, reasons["encode"], manifest, finished_names, counted) if reasons["encode"] else {},
         None if stages["count"].would_run else _distinct(root / COUNTS_FILE),
+        _distinct(root / COUNTS_FILE) if _only_added(project, reasons["count"]) else None,
         manifest,
         read_rates(root, params),
     )
@@ -317,6 +328,15 @@ def _taken_over(manifest: Manifest, names: Mapping[str, str]) -> dict[str, Outpu
     lacks."""
     whole = [shard for shard in manifest.shards if all(rows.n_bad is not None for rows in shard.rows)]
     return {names[one.unit]: one for one in whole if one.unit in names}
+
+
+def _only_added(project: Project, reasons: Sequence[Cause]) -> bool:
+    """Whether count adds documents to those that were counted exactly, all of which stay. `reasons`: why it would run."""
+    path = project.root / PROVENANCE_FILE
+    if {cause.kind for cause in reasons} != {"documents"} or not path.exists():
+        return False
+    there = {(shard.name, sha256) for shard, sha256 in project.corpus.sha256.items()}
+    return {(shard.name, shard.sha256) for shard in read_provenance(path).shards} <= there
 
 
 def _distinct(path: Path) -> Distinct | None:
