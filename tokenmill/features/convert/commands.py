@@ -97,7 +97,7 @@ def _check(options: argparse.Namespace) -> Answer:
             )
             raise ParamsError(name, what, "Correct it, or name files with --against.")
     if options.against is not None:
-        from tokenmill.analysis.against_library import compare
+        from tokenmill.features.convert.against_library import compare
 
         result, lines = compare(
             options.tokenizer,

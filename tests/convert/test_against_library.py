@@ -13,8 +13,8 @@ import zstandard
 
 from tests.builders.tokenizer_files import DOCUMENT, changed
 from tests.builders.trained import TEXT, TOKENIZER, TRICKY
-from tokenmill.analysis import against_library
 from tokenmill.cli.main import main
+from tokenmill.features.convert import against_library
 
 
 @pytest.fixture
