@@ -94,7 +94,7 @@ def coverage(rows: Sequence[Mapping[str, float]]) -> Chart:
             "x": _number(
                 "tokens",
                 "most frequent tokens",
-                scale={"type": "log", "nice": True},
+                scale={"type": "log", "nice": False},
                 axis={"format": "~s", "tickCount": 6},
             ),
             "y": _number(
@@ -161,7 +161,7 @@ def _line(
         rows,
         {"type": "line", "color": _SERIES[0], "strokeWidth": 2},
         {
-            "x": _number(*x, scale=scale, axis={"format": format, "tickCount": 6}),
+            "x": _number(*x, scale={**scale, "nice": not log}, axis={"format": format, "tickCount": 6}),
             "y": _number(*y, scale=scale, axis={"format": "~s", "tickCount": 6}),
         },
         260,
