@@ -9,7 +9,7 @@ READERS_OWN = {  # the records of a manifest, which the reader reads without pyd
     *("Chat", "FileSet", "Files", "Form", "InputRows", "Manifest", "MixedSource", "Pack", "Reading", "SetPart"),
     *("Shuffle", "Source"),
 }
-LEFT = {"Conversation", "Enough", "Lock", "Pair", "Parts", "Request", "Sample", "Subject", "Superwords"}
+LEFT = {"Parts", "Subject"}
 
 
 def test_few_names_of_types_have_two_meanings() -> None:

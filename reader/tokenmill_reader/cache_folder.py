@@ -114,7 +114,7 @@ def partial_path(folder: Path, file: DatasetFile) -> Path:
     return folder / f"{file.name}.{file.n_bytes}{_PARTIAL}"
 
 
-class Lock:
+class FolderLock:
     """A lock of this name in the folder. It is held until `release`, or until nothing refers to it."""
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -176,7 +176,7 @@ class Lock:
             self._file.close()
             self._file = None
 
-    def __enter__(self) -> Lock:
+    def __enter__(self) -> FolderLock:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -201,7 +201,7 @@ def make_room(
     The file whose next use is furthest goes first, and none that is needed before `latest` or at it. Files in use and those of
     `kept` stay. `next_use`: how soon a file is needed, by its name.
     """
-    with Lock(folder, _SPACE) as lock:
+    with FolderLock(folder, _SPACE) as lock:
         lock.take(patience_s)
         partial = partial_path(folder, file)
         if cache_bytes is not None:
@@ -235,7 +235,7 @@ def trim(folder: Path, n_bytes_max: int) -> None:
 
 def _removed(folder: Path, name: str, path: str) -> bool:
     """Removes a file unless it is in use."""
-    with Lock(folder, name) as lock:
+    with FolderLock(folder, name) as lock:
         if not lock.try_take():
             return False
         with suppress(FileNotFoundError):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from tokenmill_reader import errors
-from tokenmill_reader.cache_folder import Lock, is_there
+from tokenmill_reader.cache_folder import FolderLock, is_there
 from tokenmill_reader.child_python import command_of
 from tokenmill_reader.errors import ParamsError, StorageError
 from tokenmill_reader.manifest import DatasetFile
@@ -73,11 +73,11 @@ class CachedFiles:
         self.turns: dict[int, int] = {part: turn for turn, group in enumerate(groups) for part in group}
         self._largest_group_bytes = max((sum(self._part_bytes[i] for i in group) for group in groups), default=0)
 
-    def hold(self, files: Sequence[DatasetFile]) -> list[Lock]:
+    def hold(self, files: Sequence[DatasetFile]) -> list[FolderLock]:
         """Makes sure that files are here, as long as its result is referred to. Raises StorageError after a minute of outage, and
         ValidationError for a file that is not that of the manifest."""
         for _ in range(_TRIES_MAX):
-            locks = [Lock(self._dataset.folder, file.name) for file in files]
+            locks = [FolderLock(self._dataset.folder, file.name) for file in files]
             for lock in locks:
                 lock.share(self._dataset.patience_s)
             if all(is_there(self._dataset.folder, file) for file in files):
@@ -91,7 +91,7 @@ class CachedFiles:
             "Name a folder as cache in which nothing else writes, or a larger cache_bytes.",
         )
 
-    def hold_part(self, part: int) -> list[Lock]:
+    def hold_part(self, part: int) -> list[FolderLock]:
         """Like `hold`, for the files of a part; it also says that this part is read now."""
         fetcher = self._here()
         if fetcher.order is not self._order:

@@ -22,7 +22,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from tokenmill_reader.cache_folder import Lock, is_right, is_there, make_room
+from tokenmill_reader.cache_folder import FolderLock, is_right, is_there, make_room
 from tokenmill_reader.errors import OutageError, StorageError, TokenmillError, ValidationError
 from tokenmill_reader.fetch_file import fetch_file, fetch_manifest
 from tokenmill_reader.manifest import DatasetFile
@@ -73,7 +73,7 @@ class Fetching:
 
     def _bring(self, file: DatasetFile, kept: Sequence[DatasetFile]) -> None:
         folder, waited_s = self._dataset.folder, 0.0
-        with Lock(folder, file.name) as lock:
+        with FolderLock(folder, file.name) as lock:
             # Another process may have brought it, and use it by now.
             lock.wait(lambda: lock.try_take() or is_there(folder, file), self._dataset.patience_s)
             if not lock.try_take():
@@ -125,7 +125,7 @@ class Fetching:
         """Whether it was of use to try. An outage is left to `need`."""
         folder = self._dataset.folder
         try:
-            with Lock(folder, file.name) as lock:
+            with FolderLock(folder, file.name) as lock:
                 if not lock.try_take():
                     return False
                 if is_right(folder, file):

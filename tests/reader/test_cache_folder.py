@@ -13,7 +13,7 @@ from tests.builders.document_sets import documents_dataset
 from tests.builders.object_server import ObjectServer, serving
 from tokenmill.errors import StorageError, ValidationError
 from tokenmill_reader import cache_folder
-from tokenmill_reader.cache_folder import Lock
+from tokenmill_reader.cache_folder import FolderLock
 from tokenmill_reader.manifest import read_content
 from tokenmill_reader.object_clients import bounded_bytes
 
@@ -161,7 +161,7 @@ def test_a_folder_that_is_a_link_is_refused(stored: Stored, tmp_path: Path) -> N
 
 def test_a_wait_for_a_lock_ends_and_names_it(stored: Stored, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cache_folder, "_STILL_S_MIN", 0.05)
-    with Lock(tmp_path, "a/b") as held, Lock(tmp_path, "a/b") as waiting:
+    with FolderLock(tmp_path, "a/b") as held, FolderLock(tmp_path, "a/b") as waiting:
         assert held.try_take()
         with pytest.raises(StorageError, match=r"a%2Fb: another process holds this lock, and has not gone on with a/b"):
             waiting.share(0.01)

@@ -25,7 +25,7 @@ from tokenmill.config.encode_params import Pack, Shuffle
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import ParamsError, StorageError, ValidationError
 from tokenmill_reader.batches import Batches
-from tokenmill_reader.cache_folder import Lock, make_room
+from tokenmill_reader.cache_folder import FolderLock, make_room
 from tokenmill_reader.fetch_process import Visits
 from tokenmill_reader.manifest import DatasetFile
 from tokenmill_reader.token_dataset import TokenDataset, open_remote
@@ -243,7 +243,7 @@ def test_a_killed_process_leaves_no_lock_and_its_part_is_resumed(stored: Stored,
         time.sleep(0.005)
     process.kill()
     process.wait()
-    while not (lock := Lock(folder, "arrow/part-00000.arrow")).try_take():  # its fetching process ends by itself
+    while not (lock := FolderLock(folder, "arrow/part-00000.arrow")).try_take():  # its fetching process ends by itself
         time.sleep(0.01)
     partial.write_bytes(first.read_bytes()[:4000])
     lock.release()

@@ -20,7 +20,7 @@ from tokenmill.counts.spill import SCHEMA
 from tokenmill.errors import CountsError, ParamsError
 from tokenmill.training.bpe import Goal, Running
 from tokenmill.training.checkpoint import Checkpoint
-from tokenmill.training.superwords import Room, Superwords, learn_superwords
+from tokenmill.training.superwords import LearnedSuperwords, Room, learn_superwords
 
 RUNNING = Running()
 ORDER = bytes(_core.byte_order())
@@ -87,7 +87,7 @@ def both_phases(
     goal: Goal,
     running: Running = RUNNING,
     special: Sequence[str] = (),
-) -> Superwords:
+) -> LearnedSuperwords:
     size = 256 + len(special) + n_first
     base = train_vocab(counted(texts, "gpt2"), size, "gpt2", special, pair_count_min=goal.pair_count_min)
     table = counted(texts, "superbpe")

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from tokenmill.errors import ChatError
 
 
-class _Pair(msgspec.Struct):
+class _RawPair(msgspec.Struct):
     """A pair whose messages keep their JSON. The last message is the chosen answer."""
 
     messages: list[msgspec.Raw]
@@ -19,7 +19,7 @@ class _Pair(msgspec.Struct):
     tools: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-_decoder = msgspec.json.Decoder(_Pair)
+_decoder = msgspec.json.Decoder(_RawPair)
 _encode = msgspec.json.Encoder().encode
 _SIDES = ("chosen", "rejected")
 _BORDER_TOKENS_MAX = 2

@@ -17,7 +17,7 @@ _CHARACTERS_MAX = 1_000_000_000
 """The limit of the characters of all samples of a conversation."""
 
 
-class _Conversation(msgspec.Struct):
+class _RawMessages(msgspec.Struct):
     """A conversation whose messages keep their JSON."""
 
     messages: list[msgspec.Raw]
@@ -25,7 +25,7 @@ class _Conversation(msgspec.Struct):
     next: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-_decoder = msgspec.json.Decoder(_Conversation)
+_decoder = msgspec.json.Decoder(_RawMessages)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -85,7 +85,7 @@ def _samples(text: str, trained: Sequence[int], with_next: bool) -> Iterator[str
     whole = _decoder.decode(text)
     for i in trained:
         behind = whole.messages[i + 1] if with_next and i + 1 < len(whole.messages) else msgspec.UNSET
-        yield _encode(_Conversation(whole.messages[: i + 1], whole.tools, behind)).decode()
+        yield _encode(_RawMessages(whole.messages[: i + 1], whole.tools, behind)).decode()
 
 
 def _batch(batch: Batch, samples: list[str], of: list[int], digests: pa.FixedSizeBinaryArray) -> Batch:

@@ -79,6 +79,10 @@ class Bad(NamedTuple):
         return self.words if self.n == 1 else f"{self.words.removesuffix('.')} ({self.n:,}{more} such documents)."
 
 
+class EnoughFound(Exception):
+    """Ends the reading of a file in which N_FOUND_MAX bad documents were found."""
+
+
 class BadInputError(CorpusError):
     """Several bad documents and files. `n`: how many were found. `first`: messages about the first ones of each file, by the
     file's name. `is_all`: false if there may be more."""

@@ -18,6 +18,7 @@ from tokenmill.corpus.bad_documents import (
     BadDocument,
     BadInputError,
     ColumnError,
+    EnoughFound,
     PieceDamagedError,
     joined,
 )
@@ -84,10 +85,6 @@ class _Together:
         file_bytes, rows = sum(shard.n_bytes for shard in shards), pa.array([0] * len(pieces), pa.int64())
         array = pa.array(texts, pa.large_string())
         return Batch(0, array, ids, file_bytes, rows, pieces=pa.array(pieces, pa.int32()))
-
-
-class _Enough(Exception):
-    """Stops reading a file in which _N_FOUND_MAX bad documents were found."""
 
 
 class GoodDocuments:
@@ -183,12 +180,16 @@ class GoodDocuments:
                 if source.on_bad_document == "fail":
                     add(piece.shard.name, f"{piece.shard.name}, {bad.place}: {bad.reason}", bad.setting)
                 if n - n_before >= N_FOUND_MAX:
-                    raise _Enough
+                    raise EnoughFound
 
             try:
                 if piece.damage is None:
                     deque(read_batches(piece.shard, reading, piece.part, on_bad, self._limits), maxlen=0)
-            except (_Enough, PassingError, UnitTimeoutError):  # the error found before matters more than the time limit
+            except (
+                EnoughFound,
+                PassingError,
+                UnitTimeoutError,
+            ):  # the error found before matters more than the time limit
                 is_all = False
             except ColumnError as other:
                 add(piece.shard.name, other.words, other.setting)

@@ -43,7 +43,7 @@ from tokenmill.stages.refusals import refused_in
 from tokenmill.storage.unit_store import unit_key
 
 
-class _Request(NamedTuple):
+class _ToEncode(NamedTuple):
     """A batch to encode. `rendering`: that of its conversations, which a process does; None if its documents are texts."""
 
     batch: Batch
@@ -86,16 +86,16 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
 
     def _requests(
         self, documents: Iterable[Batch], piece_documents: np.ndarray[Any, np.dtype[np.int64]]
-    ) -> Generator[_Request]:
+    ) -> Generator[_ToEncode]:
         """The batches to encode, each with what is asked of the chat encoder: of conversations, the next batch is read and
         rendered while one is encoded. Adds the numbers of documents to `piece_documents`."""
         chat = self.encoder.chat
-        held: _Request | None = None
+        held: _ToEncode | None = None
         try:
             for batch in documents:
                 piece_documents += batch.n_by_piece(len(piece_documents))
                 if chat is None:
-                    yield _Request(batch, None)
+                    yield _ToEncode(batch, None)
                     continue
                 with self._naming(batch):
                     samples = chat.samples(batch)
@@ -106,7 +106,7 @@ class EncodeTask(Task[EncodeFacts], frozen=True, kw_only=True):
                         yield before  # its process has more to render, and is asked for these afterwards
                         before = None
                     with self._naming(part):
-                        held = _Request(part, chat.ask(part.messages, self.limits.rendering_bytes_max))
+                        held = _ToEncode(part, chat.ask(part.messages, self.limits.rendering_bytes_max))
                     if before is not None:
                         yield before
             if held is not None:

@@ -18,6 +18,7 @@ from tokenmill.corpus.bad_documents import (
     BadDocument,
     BadInputError,
     ColumnError,
+    EnoughFound,
     joined,
 )
 from tokenmill.corpus.filter import Filters, left_out
@@ -43,10 +44,6 @@ _BATCH_BYTES = 1 << 16
 _N_BATCHES_MAX = 64  # reads up to this much of a file that begins with a bad document
 _N_ENCODED = 16
 _DOCUMENT_BYTES_MAX, _BLOCK_BYTES_MAX = 1 << 24, 1 << 26  # larger ones are left to the build
-
-
-class _Enough(Exception):
-    """Ends the reading of a file in which very many documents are bad."""
 
 
 @dataclass(frozen=True)
@@ -180,8 +177,8 @@ class _BadRows:
                     if self._n == n_before and first is not None:
                         break
                     if n_read >= _N_BATCHES_MAX:
-                        raise _Enough
-        except _Enough:
+                        raise EnoughFound
+        except EnoughFound:
             self._is_all = False
         except PassingError:
             return None  # the build retries
@@ -206,7 +203,7 @@ class _BadRows:
         self.setting = self.setting or bad.setting or ""
         self._n_here += 1
         if self._n_here >= N_FOUND_MAX:
-            raise _Enough
+            raise EnoughFound
 
     def _add(self, shard: Shard, bad: Bad, error: CorpusError | None) -> None:
         self._n += 1
@@ -275,7 +272,7 @@ def _why_not_there(shard: Shard, column: str, limits: Limits) -> str | None:
     def on_bad(bad: BadDocument) -> None:
         reasons.append(f"{shard.name}: {bad.reason}")
         if len(reasons) > N_FOUND_MAX:
-            raise _Enough
+            raise EnoughFound
 
     if not shard.kind.has_columns:
         return f"{shard.name}: a text file has no columns"
@@ -289,7 +286,7 @@ def _why_not_there(shard: Shard, column: str, limits: Limits) -> str | None:
                 if len(batch.texts):
                     return None
                 break
-    except _Enough:
+    except EnoughFound:
         pass
     except ColumnError as error:
         return error.words

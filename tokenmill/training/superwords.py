@@ -49,7 +49,7 @@ class Room:
 
 
 @dataclass(frozen=True)
-class Superwords:
+class LearnedSuperwords:
     """The result of the second phase. `learned`: see Learned; its `n_text_tokens` are those of the whole text. `text_bytes`: the
     bytes of the text. `n_text_tokens_before`: its tokens after the first phase. `n_by_words`: how many of the new tokens have so
     many words."""
@@ -68,7 +68,7 @@ def learn_superwords(
     goal: Goal,
     running: Running = _RUNNING,
     room: Room = Room(),
-) -> Superwords:
+) -> LearnedSuperwords:
     """The tokenizer with more tokens, up to `vocab_size` in all, learned from pre-tokens of several words, and with their pattern.
 
     `base`: the tokenizer of the first phase. `batches`: gives counts of the pre-tokens of `pattern`, in batches; it is called more
@@ -115,7 +115,7 @@ def learn_superwords(
     n_before = neighbours.n_tokens()
     n_saved = sum(_n_bytes(batch) // 4 for batch in phrases.to_batches()) - learned.n_text_tokens
     learned = replace(learned, n_text_tokens=n_before - n_saved)
-    return Superwords(learned, text_bytes, n_before, _n_by_words(learned, model))
+    return LearnedSuperwords(learned, text_bytes, n_before, _n_by_words(learned, model))
 
 
 def _neighbours(model: Model, goal: Goal, text_bytes: int, sentences: Iterable[tuple[Any, Any]]) -> _core.Neighbours:

@@ -62,11 +62,11 @@ def choose(root: Path, params: Params, sizes: Sequence[int], patterns: Sequence[
     if not shards:
         raise CorpusError(root, "expected documents that source.glob names; found none.")
     weights = weights_of(root, params.count.weights, [shard.name for shard in shards])
-    sample = _Sample(shards)
+    sample = _DrawnTexts(shards)
     return [rung for pattern in patterns for rung in _ladder(pattern, shards, sample, weights, params, sizes, width)]
 
 
-class _Sample:
+class _DrawnTexts:
     """Documents that a keyed hash of file and row draws, of about 8 MB of the files."""
 
     def __init__(self, shards: Sequence[Shard]) -> None:
@@ -101,7 +101,7 @@ class _Sample:
 def _ladder(
     pattern: str,
     shards: Sequence[Shard],
-    sample: _Sample,
+    sample: _DrawnTexts,
     weights: Mapping[str, Fraction],
     params: Params,
     sizes: Sequence[int],
@@ -137,7 +137,7 @@ def _reading(shard: Shard) -> Reading:
 
 
 def _measured(
-    pattern: str, tokenizer: Tokenizer, counts: Mapping[tuple[str, Fraction], pa.Table], sample: _Sample, width: int
+    pattern: str, tokenizer: Tokenizer, counts: Mapping[tuple[str, Fraction], pa.Table], sample: _DrawnTexts, width: int
 ) -> Rung:
     assert tokenizer.model is not None
     alone = Tokenizer(replace(tokenizer.model, steps=()))  # outside its text, a pre-token might be split further
