@@ -25,7 +25,7 @@ from benchmarks.corpus import documents
 from benchmarks.harness import bytes_of, options
 from benchmarks.process import module_result, peak_mb, timed
 from tokenmill import Counter, train_vocab
-from tokenmill.config.sources import DocumentSource
+from tokenmill.config.sources import DocumentSource, Reading
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.units import Unit, cut
 from tokenmill.dataset.entries import InputRows, InputShard, OutputShard, ReadingEntry
@@ -159,7 +159,7 @@ def planned(name: str, found: dict[str, Any]) -> None:
         gc.collect()
         start_s = time.perf_counter()
 
-    source = DocumentSource(None, (), "text", "id", None, "as_text", 1.0, None, None)
+    source = DocumentSource(None, (), Reading("text", "id"), "as_text", 1.0, None)
     names = [f"data/raw/{i // 1000:04}/part-{i:07}.parquet" for i in range(n_files)]
     shards = [Shard(Path("/corpus", one), one, n_bytes // n_files, source) for one in names]
     step("list")

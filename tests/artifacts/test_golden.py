@@ -15,7 +15,7 @@ from tokenmill.artifacts.golden import check_golden, checked_tokenizer, first_di
 from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.golden_texts import HARD, PANEL
 from tokenmill.config.source_params import Source
-from tokenmill.config.sources import DocumentSource
+from tokenmill.config.sources import DocumentSource, Reading
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.provenance import Samples
 from tokenmill.corpus.shards import Shard, find_shards
@@ -36,7 +36,7 @@ SOURCE = Source(
 
 
 def documents(directory: Path, glob: str) -> list[Shard]:
-    source = DocumentSource(None, (glob,), "text", None, "\n", "as_text", epochs=1.0, tokens=None)
+    source = DocumentSource(None, (glob,), Reading("text", None, "\n"), "as_text", epochs=1.0, tokens=None)
     return find_shards(directory, glob, source=source)
 
 

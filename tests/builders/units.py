@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from tokenmill.config.source_params import Source
-from tokenmill.config.sources import DocumentSource
+from tokenmill.config.sources import DocumentSource, Reading
 from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Piece, Unit
 
-SOURCE = DocumentSource(None, (), "text", "id", None, "as_text", 1.0, None, None, None)
+SOURCE = DocumentSource(None, (), Reading("text", "id"), "as_text", 1.0, None)
 LIMITS = Limits(10_000, 10_000)
 
 

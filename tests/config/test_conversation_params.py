@@ -12,7 +12,7 @@ from tests.conftest import REPOSITORY
 from tokenmill.config.conversation_template import parse_part
 from tokenmill.config.load_params import load_params
 from tokenmill.config.params import Params
-from tokenmill.config.sources import Conversations, DocumentSource
+from tokenmill.config.sources import Conversations, Reading
 from tokenmill.errors import ParamsError
 
 KEYS = ("messages_column", "tools_column", "template")
@@ -33,7 +33,7 @@ def params(folder: Path, sources: dict[str, Any] | None = None, **source: Any) -
 
 
 def of_sources(found: Params) -> dict[str | None, Conversations | None]:
-    return {one.name: one.conversations for one in found.document_sources()}
+    return {one.name: one.reading.conversations for one in found.document_sources()}
 
 
 def test_without_them_documents_are_texts(tmp_path: Path) -> None:
@@ -79,10 +79,10 @@ def test_a_named_source_has_its_own_or_those_of_source(tmp_path: Path) -> None:
 
 
 def test_they_are_part_of_a_units_key_only_where_documents_are_conversations() -> None:
-    texts = DocumentSource(None, (), "text", "id", None, "as_text", 1.0, None)
-    assert texts.reading.as_key() == {"text": "text", "id": "id", "separator": None}
-    chat = DocumentSource(None, (), "text", "id", None, "as_text", 1.0, None, OF_ALPACA)
-    assert chat.reading.as_key() == texts.reading.as_key() | {
+    texts = Reading("text", "id")
+    assert texts.as_key() == {"text": "text", "id": "id", "separator": None}
+    chat = Reading("text", "id", None, OF_ALPACA)
+    assert chat.as_key() == texts.as_key() | {
         "conversations": {"column": None, "tools_column": None, "template": OF_ALPACA.template}
     }
 

@@ -254,7 +254,7 @@ def test_where_the_format_is_set_the_advice_is_another_one(
     tmp_path: Path, name: str | None, format: DocumentFormat, content: bytes, right: str
 ) -> None:
     (tmp_path / "a.dump").write_bytes(content)
-    source = DocumentSource(name, ("a.dump",), "text", None, None, "encode", 1.0, None, format=format)
+    source = DocumentSource(name, ("a.dump",), Reading("text"), "encode", 1.0, None, format=format)
     (shard,) = find_shards(tmp_path, "a.dump", source=source)
     said = str(refusal(lambda: list(read_batches(shard, source.reading)), f"Set {source.section}.format: {right}"))
     assert "Rename" not in said

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tokenmill.config.sources import DocumentSource
+from tokenmill.config.sources import DocumentSource, Reading
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.errors import CorpusError
 
@@ -114,7 +114,7 @@ def test_a_file_of_unknown_kind_is_named_with_the_kinds_there_are(tmp_path: Path
 
 def test_a_download_that_has_not_ended_is_never_read(tmp_path: Path) -> None:
     touch(tmp_path, "a.txt", "b.txt.crdownload")
-    source = DocumentSource(None, ("*",), "text", None, None, "as_text", 1.0, None, format="text")
+    source = DocumentSource(None, ("*",), Reading("text"), "as_text", 1.0, None, format="text")
     with pytest.raises(CorpusError, match=r"b\.txt\.crdownload: .*downloads that have not ended"):
         find_shards(tmp_path, "*", source=source)
 

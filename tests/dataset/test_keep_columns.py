@@ -17,7 +17,7 @@ from tests.builders.teams import build, cli, make_team
 from tests.conftest import Project, make_project
 from tokenmill.config.load_params import load_params
 from tokenmill.config.source_params import _OF_THE_INDEX
-from tokenmill.config.sources import DocumentSource
+from tokenmill.config.sources import DocumentSource, Reading
 from tokenmill.corpus.limits import VALUE_BYTES_MAX
 from tokenmill.corpus.reader import read_batches
 from tokenmill.corpus.shards import Shard, find_shards
@@ -55,7 +55,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 def unit_of(tmp_path: Path, names: tuple[str, ...]) -> Unit:
     """A unit of all files in a folder."""
-    source = DocumentSource(None, ("*",), "text", "id", None, "as_text", 1.0, None, keep_columns=names)
+    source = DocumentSource(None, ("*",), Reading("text", "id"), "as_text", 1.0, None, keep_columns=names)
     shards: list[Shard] = find_shards(tmp_path, "*", source=source)
     return Unit("unit", "unit", tuple(Piece(shard, None, "") for shard in shards))
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.conftest import DOCUMENTS, Project
 from tests.golden.projects import PROJECTS
 from tokenmill.config.source_params import Source
-from tokenmill.config.sources import Conversations, DocumentSource
+from tokenmill.config.sources import Conversations, DocumentSource, Reading
 from tokenmill.corpus.dropped import unit_dropped
 from tokenmill.corpus.filter import Filters, left_out
 from tokenmill.corpus.good_documents import GoodDocuments
@@ -78,7 +78,7 @@ def _read(
     folder: Path, files: dict[str, bytes], filters: Filters, conversations: Conversations | None = None
 ) -> tuple[list[str], GoodDocuments]:
     """The texts of files that no filter leaves out, and their documents, with the others in the folder."""
-    source = DocumentSource(None, (), "text", None, "|", "as_text", 1.0, None, conversations)
+    source = DocumentSource(None, (), Reading("text", None, "|", conversations), "as_text", 1.0, None)
     pieces = []
     for name, content in files.items():
         (folder / name).write_bytes(content)

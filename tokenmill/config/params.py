@@ -13,7 +13,7 @@ from tokenmill.config.encode_params import Encode
 from tokenmill.config.gates import parse_gate
 from tokenmill.config.publish_params import Publish, Refresh, TokenizerSource
 from tokenmill.config.section import Section, key
-from tokenmill.config.source_params import NamedSource, Source, SourceName, conversations_of, id_column_of
+from tokenmill.config.source_params import NamedSource, Source, SourceName, conversations_of, id_column_of, reading_of
 from tokenmill.config.sources import DocumentSource
 from tokenmill.config.training_params import TrainVocab
 
@@ -172,15 +172,10 @@ class Params(Section):
             DocumentSource(
                 name,
                 tuple(named_source.glob),
-                named_source.text_column or source.text_column,
-                id_column_of(named_source, source),
-                named_source.text_separator
-                if "text_separator" in named_source.model_fields_set
-                else source.text_separator,
+                reading_of(named_source, source),
                 named_source.special_tokens_in_text or special,
                 named_source.epochs or (1.0 if named_source.tokens is None else None),
                 named_source.tokens,
-                conversations_of(named_source, source),
                 named_source.format if "format" in named_source.model_fields_set else source.format,
                 tuple(source.keep_columns if named_source.keep_columns is None else named_source.keep_columns),
             )
@@ -198,7 +193,7 @@ class Params(Section):
     @property
     def has_ids(self) -> bool:
         """Whether documents have ids of their own; otherwise their ids are rows."""
-        return self.document_sources()[0].id_column is not None
+        return self.document_sources()[0].reading.id_column is not None
 
     @field_validator("sources")
     @classmethod

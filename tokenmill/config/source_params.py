@@ -14,7 +14,7 @@ from pydantic import (
 from tokenmill.config.conversation_template import Template
 from tokenmill.config.record import as_yaml
 from tokenmill.config.section import Section, key
-from tokenmill.config.sources import EPOCHS_MAX, Conversations, DocumentFormat, PairColumns
+from tokenmill.config.sources import EPOCHS_MAX, Conversations, DocumentFormat, PairColumns, Reading
 from tokenmill.special_tokens import SpecialTokensInText
 
 
@@ -323,6 +323,17 @@ class NamedSource(Section):
 
 def id_column_of(one: NamedSource, source: Source) -> str | None:
     return one.id_column if "id_column" in one.model_fields_set else source.id_column
+
+
+def reading_of(named_source: NamedSource, source: Source) -> Reading:
+    """How the documents of a named source are read: by its own keys, or else by those of `source`."""
+    has_separator = "text_separator" in named_source.model_fields_set
+    return Reading(
+        named_source.text_column or source.text_column,
+        id_column_of(named_source, source),
+        named_source.text_separator if has_separator else source.text_separator,
+        conversations_of(named_source, source),
+    )
 
 
 def conversations_of(named_source: NamedSource, source: Source) -> Conversations | None:

@@ -52,13 +52,13 @@ class Column(NamedTuple):
 @dataclass(frozen=True)
 class Reading:
     """How documents are read from files. `text_column`: the column or key of the texts. `id_column`: that of the ids; None: none
-    are read. `separator`: what splits plain text into documents; None: a file is one document. `conversations`: how rows become
-    conversations; None: documents are the texts of `text_column`. `columns`: what is read beside the documents and their ids;
-    those of keep_columns come last."""
+    are read. `text_separator`: what splits plain text into documents; None: a file is one document. `conversations`: how rows
+    become conversations; None: documents are the texts of `text_column`. `columns`: what is read beside the documents and their
+    ids; those of keep_columns come last."""
 
     text_column: str
     id_column: str | None = None
-    separator: str | None = None
+    text_separator: str | None = None
     conversations: Conversations | None = None
     columns: tuple[Column, ...] = ()
 
@@ -69,7 +69,7 @@ class Reading:
 
     def as_key(self) -> dict[str, Any]:
         """The values that decide how documents are read, for the key of a unit."""
-        found: dict[str, Any] = {"text": self.text_column, "id": self.id_column, "separator": self.separator}
+        found: dict[str, Any] = {"text": self.text_column, "id": self.id_column, "separator": self.text_separator}
         return found if self.conversations is None else found | {"conversations": self.conversations.as_key()}
 
 
@@ -78,26 +78,18 @@ class DocumentSource:
     """How the documents of some shards are read, and how often each is used. `name`: its key in `sources`; None for the source of
     `source.glob`. `globs`: relative to the project's folder; empty if a manifest names the shards.
 
-    `epochs`: how often each document is used. `tokens`: a budget of tokens instead. One of them is None. `conversations`: None for
-    texts. `format`: its files' format; None: names decide. `keep_columns`: the columns whose values the document index has.
+    `reading`: how its documents are read. `epochs`: how often each document is used. `tokens`: a budget of tokens instead. One of
+    them is None. `format`: its files' format; None: names decide. `keep_columns`: the columns whose values the document index has.
     """
 
     name: str | None
     globs: tuple[str, ...]
-    text_column: str
-    id_column: str | None
-    text_separator: str | None
+    reading: Reading
     special_tokens_in_text: SpecialTokensInText
     epochs: float | None
     tokens: int | None
-    conversations: Conversations | None = None
     format: DocumentFormat | None = None
     keep_columns: tuple[str, ...] = ()
-
-    @property
-    def reading(self) -> Reading:
-        """How its documents are read."""
-        return Reading(self.text_column, self.id_column, self.text_separator, self.conversations)
 
     @property
     def kept(self) -> tuple[Column, ...]:

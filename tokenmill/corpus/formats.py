@@ -297,7 +297,7 @@ def _form(blocks: Iterator[bytes], columns: Sequence[str]) -> tuple[str, Iterato
 
 
 def _read_txt(shard: Shard, reading: Reading, limits: Limits) -> Iterator[Columns]:
-    first_row, separator = 0, reading.separator
+    first_row, separator = 0, reading.text_separator
     with open_arrow(shard) as file:
         if not separator and not shard.kind.compression:
             limits.check_document(file.size(), f"{shard.name}, row 0")

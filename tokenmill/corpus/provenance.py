@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from tokenmill.config.source_params import Source
-from tokenmill.config.sources import Conversations, DocumentFormat, DocumentSource
+from tokenmill.config.sources import Conversations, DocumentFormat, DocumentSource, Reading
 from tokenmill.corpus.filter import Filters
 from tokenmill.corpus.good_documents import good_batches
 from tokenmill.corpus.limits import Limits
@@ -44,10 +44,16 @@ class CountedSource(msgspec.Struct, frozen=True, omit_defaults=True):
     text_separator: str | None
     conversations: Conversations | None = None
 
+    @property
+    def reading(self) -> Reading:
+        """How files are read that way."""
+        return Reading(self.text_column, self.id_column, self.text_separator, self.conversations)
+
 
 def counted_source(source: DocumentSource) -> CountedSource:
     """How a source is read, for a `Provenance`."""
-    return CountedSource(source.text_column, source.id_column, source.text_separator, source.conversations)
+    reading = source.reading
+    return CountedSource(reading.text_column, reading.id_column, reading.text_separator, reading.conversations)
 
 
 class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,12 +72,13 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def source(self) -> DocumentSource:
         """A source that reads files as the shards without a named source were read."""
-        columns = self.text_column, self.id_column, self.text_separator
-        return DocumentSource(None, (), *columns, "as_text", 1.0, None, self.conversations, self.format)
+        reading = Reading(self.text_column, self.id_column, self.text_separator, self.conversations)
+        return DocumentSource(None, (), reading, "as_text", 1.0, None, self.format)
 
-    def sources_of_shards(self) -> dict[str, CountedSource]:
+    def readings_of_shards(self) -> dict[str, Reading]:
         """How the shards of named sources were read, by the names of the shards."""
-        return {shard.name: self.sources[shard.source] for shard in self.shards if shard.source is not None}
+        readings = {name: source.reading for name, source in self.sources.items()}
+        return {shard.name: readings[shard.source] for shard in self.shards if shard.source is not None}
 
 
 class Samples:

@@ -148,7 +148,7 @@ def read_batches(
     tokenmill cannot read though it is whole: an encrypted one, a pointer, or one with a large zstd window. Raises DamagedError, a
     CorpusError, for a damaged or truncated file.
     """
-    assert limits.batch_bytes > 0 and reading.separator != ""
+    assert limits.batch_bytes > 0 and reading.text_separator != ""
     _refuse_equal_columns(shard, reading)
     try:
         with held(shard) as opened:

@@ -19,7 +19,7 @@ def small_text(piece: Piece, reading: Reading, limits: Limits) -> str | None:
     n_bytes_max = min(_FILE_BYTES_MAX, limits.batch_bytes, limits.document_bytes_max or _FILE_BYTES_MAX)
     if piece.damage is not None or not 0 < shard.n_bytes <= n_bytes_max or not isinstance(shard.path, Path):
         return None
-    if reading.separator or shard.kind != ("text", ""):
+    if reading.text_separator or shard.kind != ("text", ""):
         return None
     try:
         file = open_regular(shard.path)

@@ -1,20 +1,22 @@
 """How documents are read from their files: as the manifest says it, and the source of documents that it stands for."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 from tokenmill.config.source_params import Pair
-from tokenmill.config.sources import Conversations, DocumentSource, PairColumns
+from tokenmill.config.sources import Conversations, DocumentSource, PairColumns, Reading
 from tokenmill.dataset.entries import ConversationsEntry, ReadingEntry
 from tokenmill.special_tokens import SpecialTokensInText
+
+_AS_THEY_ARE = [field.name for field in fields(Reading) if field.name not in ("conversations", "columns")]
+"""The fields of a Reading that stand in the manifest as they are."""
 
 
 def reading_of(source: DocumentSource) -> ReadingEntry:
     """The manifest's entry of how the documents of a source are read."""
+    conversations = source.reading.conversations
     return ReadingEntry(
-        text_column=source.text_column,
-        id_column=source.id_column,
-        text_separator=source.text_separator,
-        conversations=None if source.conversations is None else _entry_of(source.conversations),
+        **{name: getattr(source.reading, name) for name in _AS_THEY_ARE},
+        conversations=None if conversations is None else _entry_of(conversations),
         format=source.format,
         keep_columns=list(source.keep_columns),
     )
@@ -24,16 +26,14 @@ def source_of(
     reading: ReadingEntry, name: str | None, special: SpecialTokensInText, epochs: float | None, tokens: int | None
 ) -> DocumentSource:
     """The inverse of `reading_of`, without globs, since a manifest names the files."""
+    conversations = None if reading.conversations is None else _conversations_of(reading.conversations)
     return DocumentSource(
         name,
         (),
-        reading.text_column,
-        reading.id_column,
-        reading.text_separator,
+        Reading(**{name: getattr(reading, name) for name in _AS_THEY_ARE}, conversations=conversations),
         special,
         epochs,
         tokens,
-        None if reading.conversations is None else _conversations_of(reading.conversations),
         reading.format,
         tuple(reading.keep_columns),
     )

@@ -44,7 +44,7 @@ class Project:
     @property
     def has_ids(self) -> bool:
         """Whether documents have ids of their own; else their ids are rows."""
-        return any(source.id_column is not None for source in self.sources.values())
+        return any(source.reading.id_column is not None for source in self.sources.values())
 
     @property
     def cache_mb_max(self) -> int:

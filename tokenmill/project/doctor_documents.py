@@ -48,7 +48,7 @@ def _text_column(shard: Shard) -> str | None:
     for column in _TEXT_COLUMNS:
         if column != reading.id_column:
             try:
-                tried = Reading(column, reading.id_column, reading.separator)
+                tried = Reading(column, reading.id_column, reading.text_separator)
                 next(read_batches(shard, tried, limits=_LIMITS), None)
             except CorpusError:
                 continue

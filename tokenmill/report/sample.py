@@ -154,11 +154,10 @@ def _read_columns(piece: Piece) -> set[str | None]:
     """The names of a file's columns that hold its documents."""
     source = piece.shard.source
     assert source is not None
-    if source.conversations is None:
-        return {source.text_column}
-    return (
-        set() if source.conversations.template else {column.name for column in maker_of(source.conversations).columns}
-    )
+    conversations = source.reading.conversations
+    if conversations is None:
+        return {source.reading.text_column}
+    return set() if conversations.template else {column.name for column in maker_of(conversations).columns}
 
 
 def _beginning(

@@ -21,14 +21,14 @@ def refuse_groups(units: Sequence[Unit], by: str | None) -> None:
     if by is None or by == BY_SOURCES:
         return
     for piece in (piece for unit in units for piece in unit.pieces):
-        read = piece.shard.source
+        source = piece.shard.source
         if not piece.shard.kind.has_columns:
             raise CorpusError(
                 piece.shard.name,
                 f"plain text has no column {by!r}, which count.by names.",
                 f"Set count.by to {BY_SOURCES}, with a source or a folder for each group.",
             )
-        if read is not None and read.conversations is None and read.text_column == by:
+        if source is not None and source.reading.conversations is None and source.reading.text_column == by:
             raise ParamsError("count.by", f"{by!r} is the column of the texts.", "Name the column of the groups.")
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, fields
+from dataclasses import fields
 from typing import Any
 
 from tokenmill.config.encode_params import Encode
@@ -98,10 +98,20 @@ def _unset(record: Record) -> dict[str, Any]:
     return unset
 
 
+_OF_A_SOURCE = (
+    *("name", "globs", "text_column", "id_column", "text_separator", "special_tokens_in_text", "epochs", "tokens"),
+    *("conversations", "format"),
+)
+"""The first fields of a source that decide bytes, in their order."""
+
+
 def _deciding(source: DocumentSource) -> dict[str, Any]:
-    """The fields of a named source that decide bytes, by the same rule."""
-    later = {field.name for field in fields(source) if field.default is not MISSING and field.name not in _ALWAYS}
-    found = asdict(source) | {"globs": None}
-    if source.conversations is not None:
-        found["conversations"] = source.conversations.as_key()
-    return {name: value for name, value in found.items() if value or name not in later}
+    """The fields of a named source and of its reading that decide bytes. Of conversations, and of later fields, a digest has
+    those alone that are set."""
+    of_reading = {field.name: getattr(source.reading, field.name) for field in fields(source.reading)}
+    values = {field.name: getattr(source, field.name) for field in fields(source)} | of_reading | {"globs": None}
+    del values["reading"], values["columns"]
+    if source.reading.conversations is not None:
+        values["conversations"] = source.reading.conversations.as_key()
+    is_always = {name: name in _OF_A_SOURCE and name != "conversations" for name in (*_OF_A_SOURCE, *values)}
+    return {name: values[name] for name, always in is_always.items() if always or values[name]}

@@ -136,7 +136,7 @@ class UnitFiles:
         self.encoder: Encoder = encoder
         self._limits = limits
         self._unit, self._folder = unit, folder
-        has_names, has_mask = unit.source.id_column is not None, encoder.chat is not None
+        has_names, has_mask = unit.source.reading.id_column is not None, encoder.chat is not None
         self.n_tokens: int = 0
         self._piece_rows = np.zeros(len(unit.pieces), np.int64)
         self.text_bytes: int = 0
@@ -150,7 +150,7 @@ class UnitFiles:
     def open(self, stack: ExitStack, group_keys: Groups | None, kept: KeptColumns | None) -> None:
         """Opens the files, which end with `stack`."""
         first_rows = [piece.first_row for piece in self._unit.pieces]
-        has_names, has_mask = self._unit.source.id_column is not None, self.answers is not None
+        has_names, has_mask = self._unit.source.reading.id_column is not None, self.answers is not None
         self._write = stack.enter_context(write_tokens(self._folder / TOKENS_FILE, self._shape))
         self._add = stack.enter_context(
             unit_index(self._folder / UNIT_INDEX_FILE, first_rows, has_names, group_keys, has_mask, kept)
@@ -245,7 +245,7 @@ def encode_keys(
     return {
         unit.name: unit_key(
             stage="encode",
-            content=content(unit, with_rows=unit.source.id_column is None),  # a document's id is its row then
+            content=content(unit, with_rows=unit.source.reading.id_column is None),  # a document's id is its row then
             special=unit.source.special_tokens_in_text,
             source=unit.source.reading.as_key(),
             **({"keep": unit.source.keep_columns} if unit.source.keep_columns else {}),

@@ -276,7 +276,7 @@ def _why_not_there(shard: Shard, column: str, limits: Limits) -> str | None:
 
     if not shard.kind.has_columns:
         return f"{shard.name}: a text file has no columns"
-    if source.conversations is None and column == source.text_column:
+    if source.reading.conversations is None and column == source.reading.text_column:
         return f"{shard.name}: it is the column of the documents"
     reading = replace(source.reading, id_column=None, columns=(Column(column, "validate.language_column"),))
     read = read_batches(shard, reading, on_bad=on_bad, limits=limits)

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.artifacts.learned_with import REGEX_KEYS, LearnedWith, OfSuperwords
-from tokenmill.config.sources import Reading
 from tokenmill.config.training_params import Extend, TrainVocab
 from tokenmill.corpus.provenance import Provenance
 from tokenmill.corpus.reader import find_shards, read_batches
@@ -74,12 +73,10 @@ def extended_entry(
     """The entry of train_vocab.extend: the number of added tokens, and of old documents that get different ids. Old documents are
     read like the counted ones."""
     n_documents = n_changed = 0
-    named = provenance.sources_of_shards()
+    readings, source = provenance.readings_of_shards(), provenance.source()
     asked = "train_vocab.extend.old_glob"
-    for shard in find_shards(root, extended.old_glob, asked, provenance.source()) if extended.old_glob else ():
-        source = named.get(shard.name, provenance)
-        reading = Reading(source.text_column, source.id_column, source.text_separator, source.conversations)
-        for batch in read_batches(shard, reading, limits=memory.limits):
+    for shard in find_shards(root, extended.old_glob, asked, source) if extended.old_glob else ():
+        for batch in read_batches(shard, readings.get(shard.name, source.reading), limits=memory.limits):
             n_documents += len(batch.texts)
             n_changed += changed_documents(old, new, batch.texts)
     value = {

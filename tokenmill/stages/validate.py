@@ -186,7 +186,7 @@ def _key(unit: Unit, file: FileCheck, decides: Mapping[str, Any]) -> str:
     judge, source = file.judge, file.rules.source
     return unit_key(
         stage="validate",
-        content=content(unit, with_rows=unit.source.id_column is None),
+        content=content(unit, with_rows=unit.source.reading.id_column is None),
         tokens=file.entry.sha256,
         bad=[rows.n_bad for rows in file.entry.rows],
         source=unit.source.reading.as_key(),

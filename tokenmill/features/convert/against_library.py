@@ -162,14 +162,14 @@ def documents_of(
     content and body that a shard has."""
     for shard in shards:
         column = text_column or _column(shard, separator)
-        for batch in read_batches(shard, Reading(column, separator=separator)):
+        for batch in read_batches(shard, Reading(column, text_separator=separator)):
             yield shard.name, batch
 
 
 def _column(shard: Shard, separator: str | None) -> str:
     for column in COLUMNS:
         try:
-            next(read_batches(shard, Reading(column, separator=separator)), None)
+            next(read_batches(shard, Reading(column, text_separator=separator)), None)
         except CorpusError:
             continue
         return column
