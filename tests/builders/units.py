@@ -24,8 +24,13 @@ def unit_of(folder: Path, files: dict[str, bytes]) -> Unit:
 
 
 def documents_of(
-    unit: Unit, filters: Filters, limits: Limits = LIMITS, on_bad: str = "quarantine", folder: Path | None = None
+    unit: Unit,
+    filters: Filters,
+    limits: Limits = LIMITS,
+    on_bad: str = "quarantine",
+    folder: Path | None = None,
+    reading: Reading | None = None,
 ) -> GoodDocuments:
     """The documents of a unit without those that filters leave out, which go to `folder`."""
     source = Source.model_construct(on_bad_document=on_bad, on_bad_shard="fail")
-    return GoodDocuments(unit, source, limits, lambda _bytes, _tokens: None, filters, folder=folder)
+    return GoodDocuments(unit, source, limits, lambda _bytes, _tokens: None, filters, reading, folder)

@@ -12,12 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.builders.shards import shard
+from tests.builders.units import documents_of, unit_of
 from tests.conftest import Project, make_project
+from tokenmill.config.source_params import Source
 from tokenmill.config.sources import Column, Conversations, Reading
 from tokenmill.corpus import reader
 from tokenmill.corpus.bad_documents import BadDocument
+from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.errors import CorpusError
+from tokenmill.features.drop.filter.drop_list import DropLine, DropList
+from tokenmill.stages.first_rows import Requirements, first_rows
 
 GROUP = Column("repo", "encode.split_group")
 KEPT = Column("repo", "keep_columns")
@@ -124,6 +129,19 @@ def test_a_wrong_value_is_one_error_unless_its_document_is_left_out(
     write_lines(tmp_path / "a.jsonl", [rows[0], {"id": "y", "text": 7}])
     batch = batch_of(tmp_path / "a.jsonl", reading, on_bad=bad.append)
     assert len(batch.texts) == len(bad) == 1
+
+
+def test_errors_name_no_wrong_value_of_a_document_that_is_left_out(tmp_path: Path) -> None:
+    rows: Rows = [{"id": "x", "text": "one"}, {"id": "y"}, {"id": "z", "text": "three", "repo": "r"}]
+    unit = unit_of(tmp_path, {"a.jsonl": "".join(json.dumps(row) + "\n" for row in rows).encode()})
+    drops, source = {"drop": DropList([DropLine("line 2", "x", None, "asked")])}, unit.source.reading_for_index(GROUP)
+    with pytest.raises(CorpusError) as raised:
+        list(documents_of(unit, drops, on_bad="fail", reading=source))
+    assert str(raised.value).startswith("a.jsonl, line 2: the key 'text' is missing")
+    looked = first_rows(
+        [unit.pieces[0].shard], Source(), Requirements(None, None, "repo", None, drops, Limits(1 << 20, 1 << 20))
+    )
+    assert [str(error) for error in looked.wrong] == [str(raised.value)]
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])

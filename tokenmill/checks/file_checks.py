@@ -23,7 +23,7 @@ from tokenmill.checks.spans import aligned
 from tokenmill.checks.subject import Subject
 from tokenmill.config.source_params import Source
 from tokenmill.console import Advance
-from tokenmill.corpus.filter import Filters
+from tokenmill.corpus.filter import Filters, leaving_out
 from tokenmill.corpus.good_documents import GoodDocuments
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import piece_bad
@@ -263,7 +263,8 @@ def _documents_of(file: FileCheck, unit: Unit, advance: Advance, folder: Path) -
     for i in lost:
         piece = unit.pieces[i]
         try:
-            for _ in read_batches(piece.shard, reading, piece.part, lambda bad: None, rules.limits):
+            leave_out = leaving_out(rules.filters, piece.shard.name)
+            for _ in read_batches(piece.shard, reading, piece.part, lambda bad: None, rules.limits, leave_out):
                 pass
         except DamagedError:
             continue

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow.compute as pc
 
-from tokenmill.corpus.reader import Batch
+from tokenmill.corpus.reader import Batch, LeaveOut
 from tokenmill.corpus.text_digests import Keys
 
 if TYPE_CHECKING:
@@ -78,3 +78,8 @@ def as_key(filters: Filters) -> dict[str, Any]:
     keys = {name: filter.as_key() for name, filter in filters.items()}
     drop = keys.pop("drop", [])
     return {"drop": drop, "filters": keys} if keys else {"drop": drop}
+
+
+def leaving_out(filters: Filters, shard: str) -> LeaveOut | None:
+    """What `read_batches` takes, so that it leaves out what these filters do; None if there are none."""
+    return (lambda batch: [*left_out(filters, shard, batch)]) if filters else None

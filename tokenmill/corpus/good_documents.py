@@ -23,7 +23,7 @@ from tokenmill.corpus.bad_documents import (
     joined,
 )
 from tokenmill.corpus.dropped import UnitDropped
-from tokenmill.corpus.filter import Filters, left_out
+from tokenmill.corpus.filter import Filters, leaving_out, left_out
 from tokenmill.corpus.formats import text_beside
 from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.corpus.reader import BESIDE_BYTES_MAX, Batch, put_together, read_batches
@@ -184,13 +184,10 @@ class GoodDocuments:
 
             try:
                 if piece.damage is None:
-                    deque(read_batches(piece.shard, reading, piece.part, on_bad, self._limits), maxlen=0)
-            except (
-                EnoughFound,
-                PassingError,
-                UnitTimeoutError,
-            ):  # the error found before matters more than the time limit
-                is_all = False
+                    leave_out = leaving_out(self._filters, piece.shard.name)
+                    deque(read_batches(piece.shard, reading, piece.part, on_bad, self._limits, leave_out), maxlen=0)
+            except (EnoughFound, PassingError, UnitTimeoutError):
+                is_all = False  # the error found before matters more than the time limit
             except ColumnError as other:
                 add(piece.shard.name, other.words, other.setting)
             except CorpusError as other:

@@ -21,9 +21,9 @@ from tokenmill.corpus.bad_documents import (
     EnoughFound,
     joined,
 )
-from tokenmill.corpus.filter import Filters, left_out
+from tokenmill.corpus.filter import Filters, leaving_out
 from tokenmill.corpus.limits import Limits
-from tokenmill.corpus.reader import Batch, read_batches
+from tokenmill.corpus.reader import Batch, LeaveOut, read_batches
 from tokenmill.corpus.shards import Shard
 from tokenmill.dataset.group_keys import group_column
 from tokenmill.errors import (
@@ -159,11 +159,7 @@ class _BadRows:
 
     def first_batch(self, shard: Shard) -> Batch | None:
         """The first batch of good documents of a file, without those that are left out; None if there is none."""
-        filters, limits = self._wanted.filters, self._wanted.limits
-
-        def leave_out(batch: Batch) -> list[int]:
-            return [*left_out(filters, shard.name, batch)]
-
+        limits, leave_out = self._wanted.limits, leaving_out(self._wanted.filters, shard.name)
         n_before, n_read, self._n_here, self.setting = self._n, 0, 0, None
         first: Batch | None = None
         assert shard.source is not None
@@ -191,7 +187,7 @@ class _BadRows:
             elif error.code != "TM206":
                 self._add(shard, Bad(str(error)), error)
         if self._n == n_before + 1 and self._alone is None:
-            self._alone = _alone(shard, reading, limits)
+            self._alone = _alone(shard, reading, limits, leave_out)
         return first
 
     def _found(self, shard: Shard, bad: BadDocument) -> None:
@@ -213,10 +209,10 @@ class _BadRows:
             self._shown[shard.name] = joined(self._shown.get(shard.name, []), bad)[:N_LISTED_MAX]
 
 
-def _alone(shard: Shard, reading: Reading, limits: Limits) -> CorpusError | None:
+def _alone(shard: Shard, reading: Reading, limits: Limits, leave_out: LeaveOut | None) -> CorpusError | None:
     """The error that a build raises for the first bad document of a file."""
     try:
-        for _ in read_batches(shard, reading, limits=limits):
+        for _ in read_batches(shard, reading, limits=limits, leave_out=leave_out):
             pass
     except CorpusError as error:
         return error
