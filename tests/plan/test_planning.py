@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -24,6 +25,7 @@ from tokenmill.features.plan.costs import Costs
 from tokenmill.features.plan.estimate import Estimate, exactly
 from tokenmill.features.plan.planning import Disk, Plan, _disks, make_plan, refusals
 from tokenmill.features.plan.sampling import SampleSize
+from tokenmill.features.plan.work import find_work
 from tokenmill.layout import COUNTS_FILE
 from tokenmill.pipeline.last_plan import compare, disk_used, shown
 from tokenmill.pipeline.memory import Memory
@@ -274,6 +276,39 @@ def test_no_fewer_distinct_pretokens_are_expected_than_are_counted_already(proje
     assert n_counted <= distinct.low <= distinct.point <= distinct.high
     (project.root / "data/raw/a.jsonl").unlink()
     assert plan_of(project, **few).ranges["distinct"].low < n_counted
+
+
+def test_no_range_begins_below_what_is_known_already(project: Project) -> None:
+    project.write("old.jsonl", texts_of(50, 1))
+    project.build()
+    manifest = read_manifest(project.root / "data/tokens")
+    project.write("short.jsonl", ["a"] * 20_000)
+    project.write("long.jsonl", ["a" * 40_000] * 10)
+    ranges = plan_of(project, read_bytes=300_000, work_bytes=300_000).ranges  # 150 kB of each new file
+    assert manifest.n_documents < ranges["documents"].low < manifest.n_documents + 20_010
+    assert manifest.text_bytes + 40_000 < ranges["text_bytes"].low < manifest.text_bytes + 420_000
+    assert ranges["distinct"].low > 0
+
+
+def test_counts_that_stay_are_known_where_a_vocabulary_is_learned_from_them(project: Project) -> None:
+    project.write("old.jsonl", texts_of(400, 1))
+    project.build()
+    counts = read_counts(project.root / COUNTS_FILE)
+    n_bytes = pc.sum(pc.binary_length(counts["pretoken"])).as_py()
+    project.set(train_vocab__vocab_size=280)
+    params = load_params(project.root / "params.yaml")
+    plan = make_plan(project.root, params, SampleSize(0, 60_000, 60_000))
+    assert plan.ranges["distinct"] == exactly(counts.num_rows)
+    counted = find_work(project.root, params).counted
+    assert counted is not None and n_bytes <= counted.n_bytes < n_bytes + 300  # heads of pages
+
+
+@pytest.mark.parametrize("count_min", [1, 2])
+def test_the_distinct_pretokens_of_the_sample_are_at_least_in_the_corpus(project: Project, count_min: int) -> None:
+    project.write("old.jsonl", texts_of(400, 1))
+    project.set(count__count_min=count_min)  # above 1, some of them are left out
+    plan = plan_of(project)
+    assert (plan.ranges["distinct"].low == plan.ranges["distinct"].point) == (count_min == 1)
 
 
 @pytest.mark.slow

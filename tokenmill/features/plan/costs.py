@@ -10,7 +10,7 @@ from tokenmill.features.plan.estimate import DistinctAll, Estimate, around, esti
 from tokenmill.features.plan.measuring import Sample
 from tokenmill.features.plan.measuring_sets import NO_SETS
 from tokenmill.features.plan.set_estimate import Sets, estimate_sets, many_epochs, tokens_of_sources
-from tokenmill.features.plan.work import Work
+from tokenmill.features.plan.work import Distinct, Work
 from tokenmill.formats.tokens import id_type
 from tokenmill.layout import STAGES
 from tokenmill.pipeline.rates import StageRate
@@ -77,10 +77,8 @@ def estimate_costs(work: Work, sample: Sample | None, copies: int) -> Costs:
     encodes, n_units = work.stages["encode"].would_run, max(work.stages["count"].n_units_todo or 1, 1)
     dataset = estimate_dataset(sample if work.stages["encode"].todo else None, work.finished, work.earlier)
     text_bytes = dataset["text_bytes"].point
-    distinct = estimate_distinct(sample, work.counted, text_bytes, text_bytes * work.share("count") / n_units)
-    if (before := work.counted_before) is not None:
-        n, n_bytes = exactly(before.n), exactly(before.n_bytes)
-        distinct = distinct._replace(n=distinct.n.or_more(n), n_bytes=distinct.n_bytes.or_more(n_bytes))
+    unit_bytes = text_bytes * work.share("count") / n_units
+    distinct = estimate_distinct(sample, work.counted, list(_counted(work, sample)), text_bytes, unit_bytes)
     tokens_of = tokens_of_sources(sample, work.shards, dataset["tokens"].point, work.built)
     id_max = sample.id_max if sample else work.id_max
     rates = sample.sets if sample else NO_SETS
@@ -114,6 +112,15 @@ def estimate_costs(work: Work, sample: Sample | None, copies: int) -> Costs:
     learned_bytes = distinct.n_bytes.high if work.learns else 0.0
     refused = many_epochs(params.encode, sources, tokens_of)
     return Costs(dataset | costs | seconds, learned_bytes, spilled.high, buckets.high, refused)
+
+
+def _counted(work: Work, sample: Sample | None) -> Iterator[Distinct]:
+    """Yields the distinct pre-tokens of parts of the corpus that will be in its counts."""
+    if work.counted_before is not None:
+        yield work.counted_before
+    params = work.project.params.count
+    if sample is not None and sample.all is not None and params.count_min == 1 and not params.weights:
+        yield sample.all
 
 
 def _disk(known: _Known) -> tuple[Estimate, Estimate]:

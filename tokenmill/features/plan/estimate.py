@@ -69,15 +69,21 @@ def around(point: float, half: float) -> Estimate:
 def estimate_dataset(
     sample: Sample | None, finished: Finished, earlier: Mapping[Shard, EarlierTotals]
 ) -> dict[str, Estimate]:
-    """Estimates the documents, tokens, text bytes and file bytes of the whole dataset, by the names of Finished.
+    """Estimates the documents, tokens, text bytes and file bytes of the whole dataset, by the names of Finished. None is less than
+    what is known to be in it.
 
     `sample`: None if there are no documents to encode. `earlier`: the totals of the documents that were read before."""
     strata = sample.strata if sample else []
     texts = [_scaled(stratum, "text_bytes", "text_bytes", earlier) for stratum in strata]
-    estimates = {
-        "documents": _sum(_scaled(stratum, "n_documents", "documents", earlier) for stratum in strata),
-        "text_bytes": _sum(texts),
+    documents = [_scaled(stratum, "n_documents", "documents", earlier) for stratum in strata]
+    estimates = {"documents": _sum(documents), "text_bytes": _sum(texts)}
+    least = {
+        "documents": sum(_least(stratum, "n_documents", "documents", earlier) for stratum in strata),
+        "text_bytes": sum(_least(stratum, "text_bytes", "text_bytes", earlier) for stratum in strata),
     }
+    if sample and not sample.is_other:
+        encoded = (observed for stratum in strata if stratum.is_untouched for observed in stratum.tokens)
+        least["tokens"] = sum(observed.n for observed in encoded)
     unseen = [_unseen(stratum, text) for stratum, text in zip(strata, texts, strict=True)]
     unsure = _FLOOR_TOKENS + (_FLOOR_LEARNED if sample and sample.is_other else 0)
     for name, floor, observed in (
@@ -88,7 +94,10 @@ def estimate_dataset(
         whole = _sum(_product(text, _ratio(observations, share)) for text, observations, share in parts)
         floor *= whole.point * max(unseen, default=0.0)
         estimates[name] = around(whole.point, whole.point - whole.low + floor)
-    return {name: estimates[name] + exactly(n) for name, n in finished._asdict().items()}
+    return {
+        name: estimates[name].or_more(exactly(least.get(name, 0))) + exactly(n)
+        for name, n in finished._asdict().items()
+    }
 
 
 def _scaled(stratum: Stratum, measure: str, total: str, earlier: Mapping[Shard, EarlierTotals]) -> Estimate:
@@ -110,6 +119,14 @@ def _scaled(stratum: Stratum, measure: str, total: str, earlier: Mapping[Shard, 
     blur /= max(sum(observation.of for observation in observed), 1)
     half = ratio.high - ratio.point + ratio.point * (blur + _FLOOR_TEXT * min(2 * unread, 1))
     return around(ratio.point * rest_bytes, half * rest_bytes) + known
+
+
+def _least(stratum: Stratum, measure: str, total: str, earlier: Mapping[Shard, EarlierTotals]) -> float:
+    """What is known of a stratum: the totals of `earlier`, and what was read of other files, unless some of it may be encoded."""
+    known: float = sum(getattr(earlier[shard], total) for shard in stratum.shards if shard in earlier)
+    if stratum.is_untouched:
+        known += stratum.total(lambda excerpt: 0 if excerpt.shard in earlier else getattr(excerpt, measure))
+    return known
 
 
 def _unseen(stratum: Stratum, text: Estimate) -> float:
@@ -169,20 +186,20 @@ class DistinctAll(NamedTuple):
 
 
 def estimate_distinct(
-    sample: Sample | None, known: Distinct | None, text_bytes: float, unit_bytes: float
+    sample: Sample | None, counted: Distinct | None, least: Sequence[Distinct], text_bytes: float, unit_bytes: float
 ) -> DistinctAll:
-    """Extrapolates the distinct pre-tokens of the sample by Heaps' law. `known`: those of the counts that stay; None without any.
-    `text_bytes`: the whole text; `unit_bytes`: that of a unit."""
-    if sample is None or sample.half is None or sample.all is None:
-        n, n_bytes = (known.n, known.n_bytes) if known else (0, 0)
-        return DistinctAll(exactly(n), exactly(n_bytes), exactly(0))
+    """Extrapolates the distinct pre-tokens of the sample by Heaps' law. `counted`: those of the counts that stay; None without any.
+    `least`: those of parts of the corpus. `text_bytes`: the whole text; `unit_bytes`: that of a unit."""
+    if counted is not None or sample is None or sample.half is None or sample.all is None:
+        known = counted or Distinct(0, 0, 0)
+        return DistinctAll(exactly(known.n), exactly(known.n_bytes), exactly(0))
     half, whole = sample.half, sample.all
-    return DistinctAll(
-        _grown(half, whole, lambda one: one.n, text_bytes),
-        _grown(half, whole, lambda one: one.n_bytes, text_bytes),
-        _grown(half, whole, lambda one: one.n, unit_bytes),
-        sample.counts_bytes / max(whole.n, 1),
-    )
+    n = _grown(half, whole, lambda one: one.n, text_bytes)
+    n_bytes = _grown(half, whole, lambda one: one.n_bytes, text_bytes)
+    for part in least:
+        n, n_bytes = n.or_more(exactly(part.n)), n_bytes.or_more(exactly(part.n_bytes))
+    n_unit = _grown(half, whole, lambda one: one.n, unit_bytes)
+    return DistinctAll(n, n_bytes, n_unit, sample.counts_bytes / max(whole.n, 1))
 
 
 def _grown(half: Distinct, whole: Distinct, measure: Callable[[Distinct], int], text_bytes: float) -> Estimate:

@@ -101,6 +101,11 @@ class Stratum:
         return sum(map(measure, self.excerpts))
 
     @property
+    def is_untouched(self) -> bool:
+        """Whether all bytes of its shards have to be encoded."""
+        return self.file_bytes == sum(shard.n_bytes for shard in self.shards)
+
+    @property
     def text_bytes(self) -> float:
         """An estimate of the bytes of text of all its shards."""
         return self.file_bytes * self.total(lambda one: one.text_bytes) / max(self.total(lambda one: one.file_bytes), 1)

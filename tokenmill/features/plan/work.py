@@ -45,6 +45,7 @@ from tokenmill.versioning.import_tokenizer import import_asked
 _HASHED_BYTES_MAX = (
     256_000_000  # of files without a stored digest, such as files that were written just before the last build
 )
+_LENGTH_BYTES = 4  # before each value of a Parquet column of bytes
 
 
 @dataclass(frozen=True)
@@ -347,4 +348,4 @@ def _distinct(path: Path) -> Distinct | None:
     except CountsError:
         return None
     n_bytes = sum(metadata.row_group(i).column(0).total_uncompressed_size for i in range(metadata.num_row_groups))
-    return Distinct(0, metadata.num_rows, n_bytes)
+    return Distinct(0, metadata.num_rows, n_bytes - _LENGTH_BYTES * metadata.num_rows)
