@@ -166,7 +166,7 @@ def test_everything_against_a_version_is_told_at_once(team: Team) -> None:
     publish(team.project, "tokenizer@v1.0.0")
     team.project.set(train_vocab__vocab_size=270)
     said = cli(team.project, "publish", "tokenizer@v1.0.0").stderr
-    for words in ("not committed: params.yaml", "tokenizer@v1.0.0 is published already", "stage train-vocab is stale"):
+    for words in ("not committed: params.yaml", "A change needs a higher version", "stage train-vocab is stale"):
         assert said.count(words) == 1, said
 
 
@@ -227,7 +227,7 @@ def test_a_version_that_exists_or_does_not_rise_is_not_published(team: Team) -> 
     other = team.clone("other")
     other.dvc("pull")
     run(other.root, "git", "tag", "-d", "tokenizer@v1.10.0")  # known to the remote alone
-    assert "is published already" in refused(other, "tokenizer@v1.10.0")
+    assert "tokenizer@v1.10.0 is published already: nothing to do" in publish(other, "tokenizer@v1.10.0")
     assert "tokenizer@v1.10.0 exists, and a new version must be higher" in refused(other, "tokenizer@v1.9.3")
     assert "this commit already has the version tokenizer@v1.10.0" in refused(other, "tokenizer@v2.0.0")
     assert "three numbers" in refused(other, "tokenizer@latest")
@@ -261,11 +261,11 @@ def test_a_server_of_prefect_that_does_not_answer_is_named_and_not_asked_with_an
 def test_a_server_shows_what_is_published_and_what_is_refused(team: Team, server: Server) -> None:
     team.project.set(run__engine="threads")
     commit(team.project)
-    for code, state in ((0, "COMPLETED"), (2, "FAILED")):
-        done = team.project.run("tokenmill", "publish", "tokenizer@v1.0.0", **server.environment)
+    for version, code, state in (("v1.0.0", 0, "COMPLETED"), ("v1.0.0", 0, "COMPLETED"), ("v0.9.0", 2, "FAILED")):
+        done = team.project.run("tokenmill", "publish", f"tokenizer@{version}", **server.environment)
         assert done.returncode == code, done.stderr
         assert "Traceback" not in done.stderr
-        assert server.flow_run("publish tokenizer@v1.0.0")["state"]["type"] == state
+        assert server.flow_run(f"publish tokenizer@{version}")["state"]["type"] == state
     assert tags(team.bare) == ["tokenizer@v1.0.0"]
 
 
@@ -392,9 +392,13 @@ def test_a_directory_that_is_there_is_not_overwritten(team: Team) -> None:
 
 def test_publishing_again_what_is_published_says_so_and_what_of_its_stage(team: Team) -> None:
     publish(team.project, "tokenizer@v1.0.0", "--stage", "prod")
-    again = refused(team.project, "tokenizer@v1.0.0", "--stage", "prod")
-    assert "tokenizer@v1.0.0 is published already with the stage prod, and is of the present commit" in again
-    assert "is published already, and is of the present commit" in refused(team.project, "tokenizer@v1.0.0")
+    before = tags(team.project.root)
+    again = publish(team.project, "tokenizer@v1.0.0", "--stage", "prod")
+    assert again.endswith("publish: tokenizer@v1.0.0 is published already with the stage prod: nothing to do\n")
+    done = cli(team.project, "publish", "tokenizer@v1.0.0", "--json")
+    assert json.loads(done.stdout)["result"]["tags"] == []
+    assert done.stderr.endswith("publish: tokenizer@v1.0.0 is published already: nothing to do\n")
+    assert tags(team.project.root) == tags(team.bare) == before
     (team.project.root / "notes").touch()
     commit(team.project)
     assert "exists with the stage prod, of commit" in refused(team.project, "tokenizer@v1.0.0", "--stage", "prod")
@@ -443,7 +447,7 @@ def test_killed_at_any_moment_it_publishes_whole_or_not_and_goes_on(team: Team) 
             other = team.clone(name)
             assert cli(other, "fetch", "tokenizer@v1.0.0", "got").returncode == 0
     last = cli(team.project, "publish", "tokenizer@v1.0.0", "--stage", "prod")
-    assert last.returncode == 0 or "is published already" in last.stderr
+    assert last.returncode == 0, last.stderr
     assert tags(team.bare) == ["tokenizer#prod#1", "tokenizer@v1.0.0"]
 
 
@@ -470,6 +474,19 @@ def sold_as_new(team: Team, tag: str, new: str, signature: str | None = None) ->
         message += f"\nsignature: {signature}"
     identify(team.bare)
     run(team.bare, "git", "tag", "--annotate", "--message", message, new, f"{tag}^{{commit}}")
+
+
+@pytest.mark.slow
+def test_a_version_that_is_published_already_is_not_signed_afterwards(team: Team, tmp_path: Path) -> None:
+    private, _ = keys(tmp_path)
+    publish(team.project, "tokenizer@v1.0.0")
+    for _ in ("here and there", "there alone"):
+        done = cli(team.project, "publish", "tokenizer@v1.0.0", "--sign", str(private))
+        assert done.returncode == 2
+        assert "tokenizer@v1.0.0: was tagged without a signature, and a tag is not changed" in done.stderr
+        run(team.project.root, "git", "tag", "--delete", "tokenizer@v1.0.0")
+    publish(team.project, "dataset@v1.0.0", "--sign", str(private))
+    assert "published already: nothing to do" in publish(team.project, "dataset@v1.0.0", "--sign", str(private))
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ def publish(root: Path, reference: str, stage: str | None, remote: str | None, k
     """Publishes NAME@VERSION: checks the build, pushes the data, and sets the git tags, which are returned.
 
     `stage`: the GTO stage to assign. `remote`: the DVC remote; None: DVC's default. `key`: a private key to sign with. After
-    an interruption at any moment, a second call completes the publication. Raises BusyError, VersionsError, ParamsError,
-    TokenizerError.
+    an interruption at any moment, a second call completes the publication; of a version that is published already, it sets no
+    tag. Raises BusyError, VersionsError, ParamsError, TokenizerError.
     """
     with alone(root, wait=False):
         publication = check(root, reference, stage)
@@ -43,10 +43,14 @@ def push_data(publication: Publication, remote: str | None) -> None:
 
 
 def set_tags(publication: Publication, key: Path | None) -> list[str]:
-    """Registers the version as git tags, and prints where they are."""
+    """Registers the version as git tags, and prints where they are, or that all were set before."""
     tags = register(publication, key)
     where = f"pushed to {publication.git_remote}" if publication.git_remote else "in this repository: git has no remote"
-    say(f"publish: {' and '.join(tags) or publication.tag}, {where}")
+    if tags:
+        say(f"publish: {' and '.join(tags)}, {where}")
+    else:
+        of_stage = f" with the stage {publication.assign}" if publication.assign else ""
+        say(f"publish: {publication.tag} is published already{of_stage}: nothing to do")
     if publication.git_remote and (branch := branch_to_push(publication.root, publication.git_remote)):
         say(
             f"publish: the branch {branch} was not pushed; others can fetch the version without it. To push it: "

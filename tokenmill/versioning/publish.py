@@ -41,7 +41,7 @@ _KINDS = {
 @dataclass(frozen=True)
 class Publication:
     """A version that may be published. `path`: the artifact's directory. `assign`: the GTO stage to assign, or None. `is_tagged`:
-    whether an interrupted attempt has set the version's tag."""
+    whether the version has its tag already: it is published, or an attempt was interrupted."""
 
     root: Path
     name: str
@@ -62,8 +62,8 @@ def ready(root: Path, reference: Reference, stage: str | None) -> Publication:
     """The publication, if nothing is uncommitted, the build is up to date and validated, the golden vectors match, and the version
     is new and higher than all others.
 
-    A half-published version of the same commit, left by an interrupted attempt, can be completed. Raises VersionsError,
-    ParamsError, TokenizerError.
+    A version of the same commit is no mistake: what an interrupted attempt left is completed, and if it is published whole, there
+    is nothing to do. Raises VersionsError, ParamsError, TokenizerError.
     """
     check_certificates()  # the library by which GTO sets tags is not imported beside wrong ones
     order_of(reference.version)
@@ -82,6 +82,12 @@ def ready(root: Path, reference: Reference, stage: str | None) -> Publication:
         is_tagged = _tagged(root, remote, reference, commit, stage)
     with noted(wrong):
         _refuse_unready(root)
+    if wrong and is_tagged:
+        wrong.append(
+            VersionsError(
+                f"{reference} is of the commit {commit[:12]} already. A change needs a higher version.", code="TM404"
+            )
+        )
     raise_all(wrong, VersionsError)
     return Publication(root, reference.name, reference.version, path, commit, remote, stage, is_tagged)
 
@@ -217,6 +223,8 @@ def register(publication: Publication, private_key: Path | None) -> list[str]:
         subject = signed_subject(publication.tag, publication.commit)
         message.append(SIGNATURE + sign_directory(publication.path, private_key, subject))
     before = git.tags_of(root, ".")
+    if private_key is not None and publication.is_tagged:
+        _refuse_unsigned(publication, before)
     stage = Reference(publication.name, publication.assign or "")
     try:
         if not publication.is_tagged:
@@ -246,6 +254,20 @@ def register(publication: Publication, private_key: Path | None) -> list[str]:
             "", f"{error} The data is in the DVC remote, but no tag was set.", "Publish again when git can push."
         ) from None
     return unpushed
+
+
+def _refuse_unsigned(publication: Publication, tags: dict[str, str]) -> None:
+    """Raises VersionsError if the version's tag has no signature. `tags`: those of this repository."""
+    root, name = publication.root, f"refs/tags/{publication.tag}"
+    if publication.git_remote is not None and publication.tag not in tags:
+        git.git(root, "fetch", "--quiet", "--no-tags", publication.git_remote, f"{name}:{name}")
+    if f"\n{SIGNATURE}" not in git.git(root, "cat-file", "tag", name):
+        raise VersionsError(
+            publication.tag,
+            "was tagged without a signature, and a tag is not changed.",
+            "Publish a higher version with --sign.",
+            code="TM404",
+        )
 
 
 def _artifact(root: Path, name: str) -> Path:
@@ -286,23 +308,24 @@ def _refuse_uncommitted(root: Path, may_change: str = "") -> None:
 
 
 def _tagged(root: Path, remote: str | None, reference: Reference, commit: str, stage: str | None) -> bool:
-    """Whether an interrupted attempt has set the version's tag. Raises VersionsError if the version is published already, is
-    not higher than the others, or if the commit has a version."""
+    """Whether the version has its tag already, of this commit, with nothing against the stage. Raises VersionsError if the version
+    is of another commit or not higher than the others, or if the commit has a version."""
     here = git.tags_of(root, ".")
     there = here if remote is None else git.tags_of(root, remote)
     tag = str(reference)
+    where = there.get(tag, here.get(tag))
     had_stage = {of for tag_there, of in there.items() if tag_there.startswith(f"{reference.name}#{stage}#")}
-    is_to_assign = stage is not None and commit not in had_stage
-    if here.get(tag) == commit and there.get(tag, commit) == commit and (tag not in there or is_to_assign):
+    has_stage = stage is not None and assigned_commit(there, Reference(reference.name, stage)) == where
+    is_to_assign = stage is not None and commit not in had_stage and tag in here
+    is_of_commit = {tags[tag] for tags in (here, there) if tag in tags} == {commit}
+    if is_of_commit and (tag not in there or stage is None or has_stage or is_to_assign):
         return True
     known = versions_in(here, reference.name) | versions_in(there, reference.name)
-    if tag in here or tag in there:
-        where = there.get(tag, here.get(tag, ""))
-        has_stage = stage is not None and assigned_commit(there, Reference(reference.name, stage)) == where
-        with_stage = f" with the stage {stage}" if has_stage else ""
+    if where is not None:
         if where == commit:
-            what = f"is published already{with_stage}, and is of the present commit: a version is published once."
+            what = "is published already, and is of the present commit."
         else:
+            with_stage = f" with the stage {stage}" if has_stage else ""
             what = f"exists{with_stage}, of commit {where[:12]}; nothing is overwritten. Take a higher version."
         if stage is not None and not has_stage:
             again = " --force" if where in had_stage else ""  # GTO's action for a stage that the version had before
