@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Literal
 
-from tokenmill.quantities import clock, size_of_total
+from tokenmill.quantities import clock, number_of, size_of_total
 from tokenmill_reader.shown import as_shown, size, without_passwords
 
 Advance = Callable[[int, int], None]
@@ -75,7 +75,7 @@ class Progress:
             rate = n_now / max(seconds, 1e-3)
             found["rate"] = f"{size(rate)}/s" if self.unit == "bytes" else f"{rate:,.0f} tokens/s"
         if self.n_tokens:
-            found["tokens"] = f"{self.n_tokens:,} tokens"
+            found["tokens"] = number_of(self.n_tokens, "token")
         return found
 
     def _done_of_total(self) -> str:

@@ -1,9 +1,18 @@
-"""Numbers of bytes and seconds as short text for people, and numbers that JSON does not have."""
+"""Numbers of things, bytes and seconds as short text for people, and numbers that JSON does not have."""
 
 import math
 from typing import Any
 
 from tokenmill_reader.shown import scale_of
+
+
+def number_of(n: int, noun: str) -> str:
+    """A number with its noun, which has an s in the plural.
+
+    >>> number_of(1, "special token"), number_of(2_000, "special token")
+    ('1 special token', '2,000 special tokens')
+    """
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def size_of_total(done_bytes: float, total_bytes: float) -> str:

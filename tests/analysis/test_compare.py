@@ -102,7 +102,7 @@ def test_bad_documents_are_left_out_and_told_and_languages_come_from_a_column(pr
     assert counted == {". en": 2, ". fr": 1}
     bad, damaged = done.stderr.splitlines()
     assert bad.startswith("diff: left out 2 bad documents; the first: some.jsonl, row 1: ")
-    assert damaged.startswith("diff: left out the unreadable part of 1 damaged shards; the first: some.parquet: ")
+    assert damaged.startswith("diff: left out the unreadable part of 1 damaged shard; the first: some.parquet: ")
     done = cli(project, "diff", "one", "one", "--corpus", "some.jsonl", "--language", "tongue")
     assert done.returncode == 2
     assert (

@@ -17,7 +17,7 @@ from tokenmill.formats.tokens import id_type, rows, schema
 
 def test_rows_of_an_input_file_without_documents_are_told_with_its_name() -> None:
     batch = pa.record_batch({"id": ["a"]})
-    with pytest.raises(ValidationError, match=r"^empty\.jsonl: row 0: the dataset holds 1 rows more"):
+    with pytest.raises(ValidationError, match=r"^empty\.jsonl: row 0: the dataset holds 1 row more"):
         list(aligned([], ["empty.jsonl"], iter([batch])))
 
 

@@ -70,9 +70,9 @@ def test_a_byte_without_a_token_is_counted_apart(tmp_path: Path, capsys: pytest.
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": "b\U00040000"}\n', encoding="utf-8")
     assert against(str(tmp_path), str(tmp_path / "a.jsonl")) == 0
     printed = capsys.readouterr().out
-    assert "1 documents refused here; tokenizers drops bytes of them. First: " in printed
+    assert "1 document refused here; tokenizers drops bytes there. First: " in printed
     assert "row 1: the vocabulary has no token for the byte 0xf1" in printed
-    assert "1 documents equal, of 2" in printed
+    assert "1 document equal, of 2" in printed
 
 
 def test_a_text_that_a_normalizer_makes_far_longer_is_not_given_to_the_library(
@@ -89,7 +89,7 @@ def test_a_text_that_a_normalizer_makes_far_longer_is_not_given_to_the_library(
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "a" * 1_000_000}) + '\n{"text": "x"}\n', encoding="utf-8")
     assert against(str(tmp_path), str(tmp_path / "a.jsonl")) == 0
     printed = capsys.readouterr().out
-    assert "1 documents equal, of 2" in printed and "more than 6 times as long" in printed
+    assert "1 document equal, of 2" in printed and "more than 6 times as long" in printed
 
 
 def test_a_user_error_is_one_line(tmp_path: Path, tokenizer: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -151,7 +151,7 @@ def test_a_truncated_shard_fails_or_is_left_out_whole(project: Project) -> None:
     assert "data/raw/c.jsonl.gz: the file is damaged or truncated" in done.stderr
     project.set(source__on_bad_shard="quarantine")
     done = build(project)
-    assert "left out 0 bad documents and 1 damaged shards" in done.stderr
+    assert "left out 0 bad documents and 1 damaged shard:" in done.stderr
     [row] = quarantine(project)
     assert (row["shard"], row["row"], row["raw"]) == ("data/raw/c.jsonl.gz", None, None)
     assert "damaged or truncated" in str(row["reason"])

@@ -58,7 +58,7 @@ def test_a_line_makes_only_the_units_anew_that_have_the_document(dropping: Proje
     for stage in ("count", "encode", "validate"):
         assert f"{stage}: 1 of 2 units to do" in said, said
     assert "documents: 0 of 2 units to do" in said
-    assert "encode: left out 1 documents by source.drop: takedown 1" in said
+    assert "encode: left out 1 document by source.drop: takedown 1" in said
     assert dropped(dropping) == [("data/raw/a.jsonl", 1, "a.jsonl-1", "takedown", "id")]
     assert "a.jsonl-1" not in ids(dropping) and len(ids(dropping)) == 5
     write_drop(dropping, ("a.jsonl-1", "", "takedown"), ("nobody", "", "takedown"), ("", digest("nothing"), "leak"))
@@ -320,7 +320,7 @@ def test_verify_names_what_is_left_of_a_document_until_all_of_it_is_removed(proj
     assert left["data/raw/b.jsonl"] == f"the input file has 1 of the documents, the first in row {row}"
     assert left["data/tokenizer/golden.json"] == "1 of its samples are beginnings of the documents"
     assert left[".tokenmill/units"].startswith(
-        "the documents are in 2 units of earlier builds, and 1 earlier counts may"
+        "the documents are in 2 units of earlier builds, and 1 earlier file of counts may"
     )
     assert "at least 1 of which has the documents" in left["DVC's cache (.dvc/cache)"]
     assert left["git's history"] == "commits have data/raw/a.jsonl, data/raw/b.jsonl"
@@ -348,7 +348,7 @@ def test_a_rejected_document_with_an_id_of_the_list_is_left_in_the_quarantine(dr
     write_drop(dropping, ("secret-1", "", "takedown"))
     dropping.build()
     left, _ = left_of(dropping)
-    assert left["data/quarantine/quarantine.parquet"] == "1 rejected documents contain an id of the list"
+    assert left["data/quarantine/quarantine.parquet"] == "the list has an id in 1 rejected document"
 
 
 def test_verify_says_where_dropped_documents_could_not_be_checked(dropping: Project, tmp_path: Path) -> None:

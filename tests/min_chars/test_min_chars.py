@@ -179,7 +179,7 @@ def test_a_build_leaves_short_documents_out_and_verify_judges_them_by_the_record
     code, words = _verdict(project)
     assert code == 1 and "documents/b.jsonl.parquet" in words and "documents/a.jsonl.parquet" not in words
     by = "not left out by dropped.parquet or min_chars."
-    assert f"b.jsonl: row 1: the dataset holds 1 rows more than there are documents that are {by}" in words
+    assert f"b.jsonl: row 1: the dataset holds 1 row more than there are documents that are {by}" in words
     write_manifest(manifest.model_copy(update={"filters": {"min_chars": 15}}), tokens)
     code, words = _verdict(project)
     assert code == 1 and "documents/b.jsonl.parquet" in words and "documents/a.jsonl.parquet" not in words

@@ -206,8 +206,8 @@ def test_a_server_that_the_environment_names_is_asked_without_importing_prefect(
 
 def test_small_documents_have_a_size_in_a_fitting_unit(project: Project) -> None:
     found = findings(project, 0)
-    assert found["documents"]["found"].startswith("1 files, about 39 bytes of text; ")
-    assert found["text"]["found"] == "the first documents of 1 files can be read"
+    assert found["documents"]["found"].startswith("1 file, about 39 bytes of text; ")
+    assert found["text"]["found"] == "the first documents of 1 file can be read"
 
 
 def refusal(project: Project) -> str:

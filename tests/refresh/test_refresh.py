@@ -496,7 +496,7 @@ def _states(server: Server, deployment: str) -> set[str]:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--cron", "x"], "found 1 fields. Expected five fields"),
+        (["--cron", "x"], "found 1 field. Expected five fields"),
         (["--cron", "0 2 * * * *"], "found 6 fields. Expected five fields"),
         (["--cron", "0 2 * * *  *  *"], "found 7 fields. Expected five fields"),
         (["--cron", "0 2 * * 9"], "Expected five fields"),

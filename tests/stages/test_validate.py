@@ -74,7 +74,7 @@ FORGERIES: dict[str, tuple[Callable[[Rows], object], list[str]]] = {
         ["row 2: expected the end-of-document id 0; found no ids"],
     ),
     "a row too few": (lambda rows: rows.pop(), ["row 2: the document is not in the dataset"]),
-    "a row too many": (lambda rows: rows.append(rows[0]), ["row 3: the dataset holds 1 rows more"]),
+    "a row too many": (lambda rows: rows.append(rows[0]), ["row 3: the dataset holds 1 row more"]),
     "two rows swapped": (lambda rows: rows.insert(0, rows.pop(1)), ["row 0: id"]),
     "another length": (lambda rows: rows[1].update(n_bytes=5), ["row 1: n_bytes"]),
     "another split of the same bytes": (
@@ -194,5 +194,5 @@ def test_a_piece_that_turns_out_damaged_is_left_out_when_its_file_is_checked_aga
     for folder in ("first", "again"):
         (tmp_path / folder).mkdir()
     assert task.run(tmp_path / "first", advance_nothing).n_documents
-    with pytest.raises(ValidationError, match="rows more than there are documents"):
+    with pytest.raises(ValidationError, match=r"rows? more than there are documents"):
         again.run(tmp_path / "again", advance_nothing)

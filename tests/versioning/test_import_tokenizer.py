@@ -66,7 +66,7 @@ def test_an_import_says_what_the_files_beside_change(tmp_path: Path, capsys: pyt
     folder(tmp_path, {"eos_token": "<|im_end|>", "tokenizer_class": "Qwen2Tokenizer"})
     pin_anew(tmp_path, ASKED)
     said = capsys.readouterr().err
-    assert "folder: the files beside tokenizer.json add or change 1 tokens: <|im_end|> = 1200" in said
+    assert "folder: the files beside tokenizer.json add or change 1 token: <|im_end|> = 1200" in said
     assert "so does tokenmill: normalizer, pre_tokenizer" in said
 
 

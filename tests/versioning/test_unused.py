@@ -142,7 +142,9 @@ def test_it_refuses_where_git_does_not_know_all_that_is_to_be_kept(team: Team, t
 def test_it_refuses_where_nothing_would_be_kept(team: Team) -> None:
     upload(team.project, PLACE)
     build_another(team.project, 1)
-    assert "no kept revision names any of its 1 datasets" in refused(team.project, PLACE, "--keep", "HEAD", "--delete")
+    assert "it has 1 dataset, none of which a kept revision names" in refused(
+        team.project, PLACE, "--keep", "HEAD", "--delete"
+    )
     assert objects.list_objects(PLACE)
     assert gc(team.project, "s3://bucket/empty")["datasets"] == []
 

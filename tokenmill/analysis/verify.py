@@ -32,6 +32,7 @@ from tokenmill.filters import filters_of, packages_of
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY
 from tokenmill.pipeline.pools import Threads
 from tokenmill.pipeline.run import Driver
+from tokenmill.quantities import number_of
 from tokenmill.storage.unit_store import UnitStore
 from tokenmill.versioning.stored import folder_name
 from tokenmill_reader.copy_check import files_below
@@ -307,8 +308,8 @@ def lines_of(verdict: Verdict, shown_max: int) -> Iterator[str]:
     if checked:
         against = "against" if checked["with_documents"] else "without"
         yield (
-            f"{verdict.dataset}: {checked['documents']:,} documents, {checked['tokens']:,} tokens and {checked['files']:,} of "
-            f"{checked['files_in_all']:,} files checked {against} their documents"
+            f"{verdict.dataset}: {number_of(checked['documents'], 'document')}, {number_of(checked['tokens'], 'token')} and "
+            f"{checked['files']:,} of {number_of(checked['files_in_all'], 'file')} checked {against} their documents"
         )
         if (n_files := checked["files_of_sets"]) and not any("file sets" in words for words in verdict.not_checked):
             yield f"  {n_files:,} files of file sets were compared with the documents of the dataset"

@@ -39,6 +39,7 @@ from tokenmill.dataset.tokens_digest import TokensDigest
 from tokenmill.errors import DamagedError, TokenizerError, ValidationError
 from tokenmill.formats.parquet import read_tokens
 from tokenmill.formats.tokens import id_type, schema
+from tokenmill.quantities import number_of
 from tokenmill.rounds import Facts, Task
 from tokenmill_reader.checked_parquet import parquet_file
 from tokenmill_reader.formats.parquet import check_counts
@@ -71,7 +72,8 @@ class FileFacts(Facts, frozen=True):
         return sum(1 if n_bad is None else n_bad for n_bad in self.piece_bad)
 
     def __str__(self) -> str:
-        return f"{self.n_documents:,} documents, {size(self.text_bytes)} of text, {self.n_tokens:,} tokens are right"
+        words = f"{number_of(self.n_documents, 'document')}, {size(self.text_bytes)} of text"
+        return f"right: {words}, {number_of(self.n_tokens, 'token')}"
 
 
 @dataclass(frozen=True)

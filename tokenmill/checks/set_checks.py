@@ -23,6 +23,7 @@ from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.index import INDEX_FORMAT
 from tokenmill.formats.interface import Format
 from tokenmill.formats.sidecar import with_source_ids
+from tokenmill.quantities import number_of
 from tokenmill.rounds import Facts, Round, Rounds, Task, do
 from tokenmill.storage.unit_store import unit_key
 from tokenmill_reader.formats.items import Shape
@@ -40,7 +41,7 @@ class SetPartFacts(Facts, frozen=True):
     fix: str
 
     def __str__(self) -> str:
-        return f"{self.n_items:,} items, {self.n_tokens:,} tokens are right"
+        return f"right: {number_of(self.n_items, 'item')}, {number_of(self.n_tokens, 'token')}"
 
 
 class SetPartTask(Task[SetPartFacts], frozen=True, kw_only=True):
@@ -63,7 +64,7 @@ class SetPartTask(Task[SetPartFacts], frozen=True, kw_only=True):
                 n_items += batch.num_rows
                 n_tokens += n_tokens_of(batch)
             if (n_items, n_tokens) != (self.part.n_items, self.part.n_tokens):
-                says = f"{self.part.n_items:,} items and {self.part.n_tokens:,} tokens"
+                says = f"{number_of(self.part.n_items, 'item')} and {number_of(self.part.n_tokens, 'token')}"
                 what = f"{MANIFEST_FILE} says {says}; found {n_items:,} and {n_tokens:,}."
         except ValidationError as error:
             found = of_error(self.stem, error)

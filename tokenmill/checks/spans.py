@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.checks.findings import WrongRowError
 from tokenmill.corpus.reader import Batch
+from tokenmill.quantities import number_of
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,9 @@ def aligned(
     rest = (held.num_rows if held is not None else 0) + sum(more.num_rows for more in tokens)
     if rest:
         kept = f" that are not left out by {' or '.join(filters)}" if filters else ""
-        raise WrongRowError(shard, row, f"the dataset holds {rest} rows more than there are documents{kept}.")
+        raise WrongRowError(
+            shard, row, f"the dataset holds {number_of(rest, 'row')} more than there are documents{kept}."
+        )
 
 
 def same_ids(span: Span, i: int, found: list[int], expected: list[int], of: str) -> None:

@@ -16,6 +16,7 @@ from tokenmill.config.record import Record
 from tokenmill.config.section import Section, key
 from tokenmill.config.source_params import Globs
 from tokenmill.config.superwords_params import Superwords
+from tokenmill.quantities import number_of
 from tokenmill.special_tokens import RESERVED_MAX
 
 N_BYTES = 256  # every vocabulary starts from a token for each byte
@@ -77,7 +78,7 @@ class Trim(Section):
 def _smallest(info: ValidationInfo) -> tuple[int, str]:
     """The smallest allowed vocabulary size, and the sum that explains it. Counts only special tokens that passed their check."""
     n_special = len(info.data.get("special_tokens", ()))
-    return N_BYTES + n_special, f"{N_BYTES} bytes + {n_special} special token{'s' * (n_special != 1)}"
+    return N_BYTES + n_special, f"{N_BYTES} bytes + {number_of(n_special, 'special token')}"
 
 
 class TrainVocab(Section):

@@ -35,6 +35,7 @@ from tokenmill.file_sets.planned import PlannedSet, plan_sets, shape_of
 from tokenmill.file_sets.shuffle import Buckets, buckets_of, gather, scatter
 from tokenmill.formats.index import INDEX_FORMAT
 from tokenmill.formats.interface import Format
+from tokenmill.quantities import number_of
 from tokenmill.rounds import Facts, Round, Rounds, Task, do
 from tokenmill.storage.unit_store import unit_key
 from tokenmill_reader.formats.columns import schema_of
@@ -59,7 +60,7 @@ class SetFacts(Facts, frozen=True):
     of_sources: dict[str, int] = msgspec.field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.n_items:,} items, {self.n_tokens:,} tokens"
+        return f"{number_of(self.n_items, 'item')}, {number_of(self.n_tokens, 'token')}"
 
 
 class PackTask(Task[SetFacts], frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from typing import Any
 from tokenmill.console import say
 from tokenmill.errors import ClusterError
 from tokenmill.pipeline.code_digest import units_digest
+from tokenmill.quantities import number_of
 
 _FIRST_WORK_S_MAX = 60.0
 
@@ -61,4 +62,4 @@ def check_slots(engine: str, address: str | None, n_slots: int) -> None:
     if not n_slots:
         raise ClusterError("run.address", f"the cluster at {address} has no worker.", "Start workers, and build again.")
     if address is not None:
-        say(f"{engine} at {address}: {n_slots:,} tasks at the same time")
+        say(f"{engine} at {address}: {number_of(n_slots, 'task')} at the same time")

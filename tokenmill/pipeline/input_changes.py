@@ -12,6 +12,7 @@ from tokenmill.corpus.units import Unit
 from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.errors import CountsError, ValidationError
 from tokenmill.layout import PROVENANCE_FILE, TOKENS_DIRECTORY
+from tokenmill.quantities import number_of
 
 _N_SHOWN_MAX = 20  # files of each kind, in a text
 
@@ -35,7 +36,7 @@ class InputChanges:
         words += [f"{name} is new" for name in names if name in self.new]
         if not words:
             return None
-        return ", ".join(words[:3]) + (f" and {len(words) - 3} more files" if len(words) > 3 else "")
+        return ", ".join(words[:3]) + (f" and {number_of(len(words) - 3, 'more file')}" if len(words) > 3 else "")
 
     def had(self, unit: Unit) -> bool:
         """Whether an earlier unit had the same files, under whatever names."""

@@ -19,6 +19,7 @@ from tokenmill.features import PARTS
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.unit_content import content
+from tokenmill.quantities import number_of
 from tokenmill.rounds import Facts, Round, Rounds, Task, do
 from tokenmill.storage.unit_store import unit_key
 from tokenmill_reader.regular_files import naming
@@ -33,7 +34,7 @@ class DocumentFacts(Facts, frozen=True):
     n_documents: int
 
     def __str__(self) -> str:
-        return f"{self.n_documents:,} documents"
+        return number_of(self.n_documents, "document")
 
 
 class DocumentsTask(Task[DocumentFacts], frozen=True, kw_only=True):

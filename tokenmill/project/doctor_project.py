@@ -22,6 +22,7 @@ from tokenmill.layout import LOCK_FILE, PARAMS_FILE, STAGES
 from tokenmill.pipeline.dvc_sight import refuse_unseen_parameters
 from tokenmill.project.diagnosis import Diagnosis
 from tokenmill.project.doctor_documents import named_sources
+from tokenmill.quantities import number_of
 from tokenmill.stages.mistakes import find_mistakes
 from tokenmill.versioning import dvc_repository, dvc_stage, git, leftovers
 from tokenmill_reader.shown import size
@@ -77,7 +78,9 @@ def mistakes(root: Path, params: Params) -> list[Diagnosis]:
             mend = "A build leaves it out; correct it to have it in the dataset."
         findings.append(Diagnosis("text", "warning", f"{n}{first.words.removesuffix('.')}", mend))
     elif seen is not None and not rows:
-        findings.append(Diagnosis("text", "ok", f"the first documents of {seen.n_files:,} files can be read"))
+        findings.append(
+            Diagnosis("text", "ok", f"the first documents of {number_of(seen.n_files, 'file')} can be read")
+        )
     return findings
 
 
@@ -90,7 +93,7 @@ def corpus(root: Path, params: Params) -> Diagnosis:
         return Diagnosis("documents", "warning" if is_empty else "wrong", str(error))
     n_bytes = sum(shard.n_bytes * (_PACKED_TIMES if shard.kind.is_packed else 1) for shard in shards)
     free_bytes = shutil.disk_usage(root).free
-    words = f"{len(shards):,} files, about {size(n_bytes)} of text; {size(free_bytes)} are free"
+    words = f"{number_of(len(shards), 'file')}, about {size(n_bytes)} of text; {size(free_bytes)} are free"
     if free_bytes < n_bytes * _BUILD_SHARE:
         return Diagnosis(
             "documents", "warning", words, "A build takes about half as much space as the text: make room for it."

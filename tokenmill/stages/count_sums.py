@@ -9,6 +9,7 @@ from tokenmill.console import Advance
 from tokenmill.counts.partitions import partition_name, write_partitions
 from tokenmill.counts.spill import Run, Totals, sum_of_runs
 from tokenmill.counts.table import write_batches
+from tokenmill.quantities import number_of
 from tokenmill.rounds import Facts, Round, Rounds, Task, do
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
@@ -34,7 +35,7 @@ class SumFacts(Facts, frozen=True):
     dropped: Totals = Totals()
 
     def __str__(self) -> str:
-        return f"{self.n_parts:,} files of counts"
+        return f"{number_of(self.n_parts, 'file')} of counts"
 
 
 class SumTask(Task[SumFacts], frozen=True, kw_only=True):

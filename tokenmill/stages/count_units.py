@@ -18,6 +18,7 @@ from tokenmill.counts.counter import Counter
 from tokenmill.counts.table import write_batches
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.unit_content import content
+from tokenmill.quantities import number_of
 from tokenmill.rounds import Facts, Task
 from tokenmill.stages.count_groups import GROUPS_MAX, groups_in, reading_of, refuse_many
 from tokenmill.stages.count_sums import SCRATCH_PREFIX, part_name
@@ -45,7 +46,7 @@ class CountFacts(Facts, frozen=True):
         return self.left.n
 
     def __str__(self) -> str:
-        return f"{self.n_documents:,} documents, {size(self.text_bytes)} of text"
+        return f"{number_of(self.n_documents, 'document')}, {size(self.text_bytes)} of text"
 
 
 class CountTask(Task[CountFacts], frozen=True, kw_only=True):

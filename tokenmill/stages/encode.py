@@ -23,6 +23,7 @@ from tokenmill.layout import (
 )
 from tokenmill.pipeline.project import Project
 from tokenmill.pipeline.unit_filters import unit_filters
+from tokenmill.quantities import number_of
 from tokenmill.rounds import Round, Rounds, Stage, do
 from tokenmill.stages.encode_chat import tell_of_conversations
 from tokenmill.stages.encode_dataset import EncodedCorpus, Folders, files_of, write_dataset
@@ -108,7 +109,7 @@ def _take_over(project: Project, keys: Mapping[str, Sequence[str]]) -> None:
     there = project.store.keys()
     lacking = {key: names for key, names in keys.items() if key not in there}
     if lacking and (n := take_over(project.store, lacking, project.recorded("encode"), project.memory.own_threads)):
-        say(f"encode: {n:,} units taken over from the dataset that dvc.lock records")
+        say(f"encode: {number_of(n, 'unit')} taken over from the dataset that dvc.lock records")
 
 
 def _write_sizes(project: Project, encoders: Mapping[int, Encoder], filters: UnitFilters) -> Rounds[None]:
@@ -142,12 +143,13 @@ def _tell_left_out(project: Project, manifest: Manifest, corpus: EncodedCorpus, 
     n_damaged = sum(result.facts.left.n_pieces for result in corpus.done)
     if n_bad or n_damaged:
         say(
-            f"encode: left out {n_bad:,} bad documents and {n_damaged:,} damaged shards: {QUARANTINE_DIRECTORY}/{QUARANTINE_FILE}"
+            f"encode: left out {number_of(n_bad, 'bad document')} and {number_of(n_damaged, 'damaged shard')}: "
+            f"{QUARANTINE_DIRECTORY}/{QUARANTINE_FILE}"
         )
     if n_dropped:
         reasons = ", ".join(f"{reason} {n:,}" for reason, n in n_dropped.items())
         names = " and ".join(map(param_of, project.read_filters()))
-        say(f"encode: left out {sum(n_dropped.values()):,} documents by {names}: {reasons}")
+        say(f"encode: left out {number_of(sum(n_dropped.values()), 'document')} by {names}: {reasons}")
     lists = project.read_lists()
     has_lines = n_dropped and any(map(len, lists.values()))
     dropped = read_dropped(project.root / TABLES_DIRECTORY / DROPPED_FILE) if has_lines else none_dropped()

@@ -20,6 +20,7 @@ from tokenmill.dataset.manifest import Manifest
 from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.file_sets.items import EncodedUnit
 from tokenmill.layout import TOKENIZER_DIRECTORY
+from tokenmill.quantities import number_of
 from tokenmill.tokenizer.chat_files import DEFAULT, TOOL_USE, special_names
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
@@ -124,8 +125,8 @@ def tell_of_conversations(manifest: Manifest) -> None:
     answers, turns = manifest.chat.answers, manifest.chat.turns
     if n := manifest.chat.n_repeated:
         say(
-            f"encode: {manifest.n_documents:,} samples; {n:,} of {manifest.n_tokens:,} tokens are in samples that a longer one of "
-            "the same conversation follows"
+            f"encode: {number_of(manifest.n_documents, 'sample')}; {n:,} of {manifest.n_tokens:,} tokens are in samples that a "
+            "longer one of the same conversation follows"
         )
     if n := answers.n_without_stop:
         say(

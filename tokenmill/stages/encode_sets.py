@@ -17,6 +17,7 @@ from tokenmill.file_sets.mixture import blends_of
 from tokenmill.format_facts import FORMATS, that_hold_labels
 from tokenmill.formats.by_name import SET_FORMATS
 from tokenmill.formats.interface import Format
+from tokenmill.quantities import number_of
 from tokenmill.rounds import Round, Rounds, Task, do
 from tokenmill.storage.atomic import flush, write_atomic
 from tokenmill.storage.links import link
@@ -152,7 +153,7 @@ def _words_of_mixture(mixture: Sequence[MixedSource]) -> str:
     """Says how many tokens of each source the first split has; only that split is mixed."""
     split = mixture[0].split
     words = [
-        f"{one.n_tokens:,} tokens of {one.source} (epochs: {float(Fraction(one.epochs)):.4g})"
+        f"{number_of(one.n_tokens, 'token')} of {one.source} (epochs: {float(Fraction(one.epochs)):.4g})"
         for one in mixture
         if one.split == split
     ]

@@ -7,6 +7,7 @@ from tokenmill.console import say
 from tokenmill.features import every_part
 from tokenmill.layout import PARAMS_FILE
 from tokenmill.pipeline.alone import alone
+from tokenmill.quantities import number_of
 from tokenmill.versioning.git import branch_to_push
 from tokenmill.versioning.publish import Publication, push, ready, register
 from tokenmill.versioning.registry import parse_reference
@@ -37,8 +38,9 @@ def check(root: Path, reference: str, stage: str | None) -> Publication:
 def push_data(publication: Publication, remote: str | None) -> None:
     """Pushes the data to the DVC remote, and prints how many files of each kind were new there."""
     pushed = push(publication, remote)
-    kinds = ", ".join(f"{kind} {n_files:,}" for kind, n_files in pushed.items())
-    words = f"{sum(pushed.values()):,} files pushed: {kinds}" if pushed else "the DVC remote already has every file"
+    kinds = ", ".join(f"{kind} {n:,}" for kind, n in pushed.items())
+    n_files = number_of(sum(pushed.values()), "file")
+    words = f"{n_files} pushed: {kinds}" if pushed else "the DVC remote already has every file"
     say(f"publish: {words}")
 
 

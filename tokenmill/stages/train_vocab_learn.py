@@ -15,6 +15,7 @@ from tokenmill.counts.table import read_counts
 from tokenmill.layout import CHECKPOINT_DIRECTORY
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.memory import Memory
+from tokenmill.quantities import number_of
 from tokenmill.rounds import Facts, Task
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -59,7 +60,7 @@ class LearnFacts(Facts, frozen=True):
     superwords: SuperwordsFacts | None = None
 
     def __str__(self) -> str:
-        return f"{self.n_merges:,} merges"
+        return number_of(self.n_merges, "merge")
 
 
 class LearnTask(Task[LearnFacts], frozen=True, kw_only=True):

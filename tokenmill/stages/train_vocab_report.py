@@ -12,6 +12,7 @@ from tokenmill.config.training_params import Extend, TrainVocab
 from tokenmill.corpus.provenance import Provenance
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.pipeline.memory import Memory
+from tokenmill.quantities import number_of
 from tokenmill.stages.train_vocab_learn import LearnFacts
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import changed_documents
@@ -46,7 +47,7 @@ def report_of(counts: pa.Table, tokenizer: Tokenizer, facts: LearnFacts) -> dict
 def refused_entry(asked: TrainVocab, facts: LearnFacts) -> Entry:
     """The entry of train_vocab.forbid and protect."""
     keys = [name for name in REGEX_KEYS if getattr(asked, name)]
-    words = f"train_vocab.{' and '.join(keys)} refused {facts.n_refused:,} tokens"
+    words = f"train_vocab.{' and '.join(keys)} refused {number_of(facts.n_refused, 'token')}"
     return Entry("n_refused", facts.n_refused, [words])
 
 

@@ -15,6 +15,7 @@ from tokenmill.counts.counter import Counter
 from tokenmill.errors import ParamsError
 from tokenmill.pretokenizers.json_steps import pre_tokenizer_of
 from tokenmill.pretokenizers.patterns import steps_of
+from tokenmill.quantities import number_of
 from tokenmill.special_tokens import RESERVED, RESERVED_MAX, listed
 from tokenmill.tokenizer.model import (
     CHARACTERS,
@@ -329,13 +330,13 @@ def _check_special_tokens(special_tokens: Sequence[str]) -> None:
 
 def _check_goal(vocab_sizes: Sequence[int], goal: Goal, start: Model) -> None:
     smallest = len(start.tokens) + len(start.added)
-    what, n_added = "bytes" if len(start.tokens) == _N_BYTES else "old tokens", len(start.added)
+    what = "bytes" if len(start.tokens) == _N_BYTES else "old tokens"
     for vocab_size in vocab_sizes:
         if not hasattr(vocab_size, "__index__") or not smallest <= vocab_size <= ID_MAX:
             raise ParamsError(
                 "vocab_size",
                 f"found {vocab_size!r}; allowed: a whole number, {smallest} ({len(start.tokens)} {what} + "
-                f"{n_added} special token{'s' * (n_added != 1)}) to {ID_MAX}.",
+                f"{number_of(len(start.added), 'special token')}) to {ID_MAX}.",
             )
     if goal.score not in get_args(Score):
         raise ParamsError("score", f"found {goal.score!r}; allowed: {', '.join(get_args(Score))}.")

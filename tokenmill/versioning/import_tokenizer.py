@@ -15,6 +15,7 @@ from tokenmill.config.publish_params import TokenizerSource
 from tokenmill.console import say
 from tokenmill.errors import TokenizerError, VersionsError
 from tokenmill.layout import LOCK_FILE, TOKENIZER_DIRECTORY
+from tokenmill.quantities import number_of
 from tokenmill.storage.atomic import sha256_directory, write_directory
 from tokenmill.storage.followed import followed, refuse_links
 from tokenmill.tokenizer.beside import write_beside
@@ -209,7 +210,8 @@ def _tell_changes(source: Path) -> None:
     tokens, sections = changes(document, with_folder(document, source))
     if tokens:
         say(
-            f"{source.name}: the files beside tokenizer.json add or change {len(tokens):,} tokens: {', '.join(tokens[:10])}"
+            f"{source.name}: the files beside tokenizer.json add or change {number_of(len(tokens), 'token')}: "
+            f"{', '.join(tokens[:10])}"
         )
     if sections:
         say(

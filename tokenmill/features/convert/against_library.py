@@ -11,6 +11,7 @@ from typing import Any
 from tokenmill.config.sources import Reading
 from tokenmill.corpus.reader import Batch, Shard, find_shards, read_batches
 from tokenmill.errors import CorpusError, TokenizerError
+from tokenmill.quantities import number_of
 from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.tokenizer.formats.folder import content_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -84,11 +85,12 @@ def compare(
         lines.append(f"The engine is tokenizers itself: {tokenizer.engine_reason}.")
     if compared.n_refused:
         lines.append(
-            f"{compared.n_refused} documents refused here; tokenizers drops bytes of them. First: {compared.first_refused}"
+            f"{number_of(compared.n_refused, 'document')} refused here; tokenizers drops bytes there. "
+            f"First: {compared.first_refused}"
         )
     lines.append(
-        f"{compared.n_documents - compared.n_refused:,} documents equal, of {compared.n_documents:,} "
-        f"({compared.text_bytes / 1e6:.1f} MB, {compared.n_tokens:,} tokens)."
+        f"{number_of(compared.n_documents - compared.n_refused, 'document')} equal, of {compared.n_documents:,} "
+        f"({compared.text_bytes / 1e6:.1f} MB, {number_of(compared.n_tokens, 'token')})."
     )
     return result, lines
 

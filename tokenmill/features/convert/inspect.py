@@ -9,6 +9,7 @@ from tokenmill.features import PARTS
 from tokenmill.features.convert.oddities import entry, of_document, of_model, unmatched
 from tokenmill.pretokenizers import patterns
 from tokenmill.pretokenizers.json_steps import parts_of
+from tokenmill.quantities import number_of
 from tokenmill.tokenizer.formats.as_loaded import mended
 from tokenmill.tokenizer.formats.files import file_of
 from tokenmill.tokenizer.formats.folder import changes, with_folder
@@ -74,7 +75,7 @@ def lines_of(description: dict[str, Any], place: str) -> list[str]:
     n_more = len(description["special_tokens"]) - _N_SHOWN
     why = f", because {description['engine_reason']}" if description["engine_reason"] else ""
     pattern = description["pattern"] or (
-        f"{len(description['steps'])} steps"
+        number_of(len(description["steps"]), "step")
         if description["steps"]
         else "none"
         if description["steps"] == []
@@ -84,7 +85,7 @@ def lines_of(description: dict[str, Any], place: str) -> list[str]:
         f"{place}: {description['kind']}",
         f"  engine          {description['engine']}{why}",
         f"  vocabulary      {description['vocab_size']:,} tokens, largest id {description['id_max']:,}, "
-        f"{description['n_merges']:,} merges"
+        f"{number_of(description['n_merges'], 'merge')}"
         + (
             f" for {description['n_merged_tokens']:,} tokens"
             if description["n_merged_tokens"] < description["n_merges"]

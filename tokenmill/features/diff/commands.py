@@ -13,6 +13,7 @@ from tokenmill.cli.versions import find_params
 from tokenmill.console import say
 from tokenmill.errors import EXIT_DONE, EXIT_NO, ParamsError, TokenizerError, ValidationError
 from tokenmill.layout import COUNTS_FILE, REPORT_FILE, TABLES_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.quantities import number_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -196,9 +197,11 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
     if not n_read and bad and language:
         raise CorpusError(f"--language {language}, --corpus {glob!r}", f"all documents are bad. {first}")
     if bad:
-        say(f"diff: left out {len(bad):,} bad documents; the first: {first}")
+        say(f"diff: left out {number_of(len(bad), 'bad document')}; the first: {first}")
     if damaged:
-        say(f"diff: left out the unreadable part of {len(damaged):,} damaged shards; the first: {damaged[0]}")
+        say(
+            f"diff: left out the unreadable part of {number_of(len(damaged), 'damaged shard')}; the first: {damaged[0]}"
+        )
 
 
 def _place(shard: "Shard") -> "Path | StoredObject":

@@ -11,6 +11,7 @@ from tokenmill.analysis.beside import beside
 from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.layout import REPORT_FILE, TABLES_DIRECTORY, TOKENIZER_DIRECTORY
+from tokenmill.quantities import number_of
 from tokenmill.report.document_changes import DocumentChanges, IndexedDocuments, document_changes
 from tokenmill.report.gate_results import flat
 from tokenmill.report.totals import SourceSums, sums_by_source
@@ -146,7 +147,7 @@ def lines_of(comparison: DatasetComparison, folders: Sequence[Path]) -> Iterator
     """The differences as lines for people. `folders`: where the datasets are."""
     one, other = comparison.digests
     if one and one == other:
-        yield f"the same dataset: {one[:16]}, {comparison.documents.unchanged:,} documents"
+        yield f"the same dataset: {one[:16]}, {number_of(comparison.documents.unchanged, 'document')}"
         return
     changes = comparison.documents
     if not comparison.differ:

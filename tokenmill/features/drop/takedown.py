@@ -32,6 +32,7 @@ from tokenmill.layout import (
     UPLOADS_FILE,
     VOCAB_SIZES_DIRECTORY,
 )
+from tokenmill.quantities import number_of
 from tokenmill.stages.dry_run import look_at_count, project_now
 from tokenmill.storage.json_files import read_json
 from tokenmill.versioning.dvc_repository import cache_directory, remote_names
@@ -74,7 +75,7 @@ class Takedown:
 
     def lines(self) -> Iterator[str]:
         """The lines for a person."""
-        yield f"what is left of documents that source.drop names ({self.n_lines:,} lines):"
+        yield f"what is left of documents that source.drop names ({number_of(self.n_lines, 'line')}):"
         for one in self.left:
             yield f"  {one.place}: {one.what}. {one.fix}."
         if self.clean:
@@ -160,7 +161,7 @@ def _quarantine(remains: Takedown, root: Path, wanted: _Sought) -> None:
         with parquet_file(path) as file:
             for batch in file.iter_batches(columns=["raw"]):
                 n += sum(raw is not None and any(id in raw for id in ids) for raw in batch["raw"].to_pylist())
-    what = f"{n:,} rejected documents contain an id of the list" if n else ""
+    what = f"the list has an id in {number_of(n, 'rejected document')}" if n else ""
     remains.add(f"{QUARANTINE_DIRECTORY}/{QUARANTINE_FILE}", what, "Delete them from the input files, and build")
 
 
@@ -208,9 +209,9 @@ def _units(remains: Takedown, root: Path, params: Params, wanted: _Sought) -> No
             n_counts += folder.name not in used
     words = []
     if n_held:
-        words.append(f"the documents are in {n_held:,} units of earlier builds")
+        words.append(f"the documents are in {number_of(n_held, 'unit')} of earlier builds")
     if n_counts:
-        words.append(f"{n_counts:,} earlier counts may hold pieces of their text")
+        words.append(f"{number_of(n_counts, 'earlier file')} of counts may hold pieces of their text")
     remains.add(_UNITS, ", and ".join(words), f"Run `rm -rf {_UNITS}`: the next build recomputes what it needs")
     checkpoint = root / CHECKPOINT_DIRECTORY
     has_words = checkpoint.is_dir() and any(checkpoint.iterdir())
@@ -254,7 +255,7 @@ def _cache(remains: Takedown, root: Path, wanted: _Sought) -> None:
             if n_held
             else "which may have them"
         )
-        what = f"{n_unused:,} files of earlier versions, {held}"
+        what = f"{number_of(n_unused, 'file')} of earlier versions, {held}"
     remains.unseen += [
         f"the DVC remote {remote_name} (`dvc gc --workspace --cloud --remote {remote_name}`)"
         for remote_name in remote_names(root)

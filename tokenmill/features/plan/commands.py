@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
 from tokenmill.errors import EXIT_DONE, EXIT_NO, ParamsError
+from tokenmill.quantities import number_of
 from tokenmill_reader.shown import size
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def _table(rows: Sequence["Compared"], has_outcome: bool = False) -> list[str]:
 def _basis(plan: dict[str, Any]) -> str:
     n = plan["n_shards"]
     return (
-        f"{n:,} {'file' if n == 1 else 'files'} of {size(plan['shard_bytes'])}. {size(plan['read_bytes'])} of their text were "
+        f"{number_of(n, 'file')} of {size(plan['shard_bytes'])}. {size(plan['read_bytes'])} of their text were "
         f"read, and {size(plan['sampled_bytes'])} encoded (seed {plan['seed']}). A build lies within each range with a "
         f"confidence of {plan['confidence']:.0%}; its seconds also depend on what else the machine does."
     )

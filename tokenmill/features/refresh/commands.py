@@ -16,6 +16,7 @@ from tokenmill.cli.versions import find_params
 from tokenmill.console import say
 from tokenmill.errors import BusyError, ParamsError, Terminated, TokenmillError
 from tokenmill.features.refresh.notices import Notice, is_news
+from tokenmill.quantities import number_of
 from tokenmill_reader.child_python import command_of
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def times(cron: str, zone: str, now: datetime) -> Iterator[datetime]:
     if (
         n_fields := len(cron.split())
     ) != _CRON_FIELDS:  # of six fields, other programs take the first or the last as seconds
-        raise ParamsError(f"--cron {cron!r}", f"found {n_fields} fields. {expected}")
+        raise ParamsError(f"--cron {cron!r}", f"found {number_of(n_fields, 'field')}. {expected}")
     try:
         return iter(CronSim(cron, now.astimezone(ZoneInfo(zone))))
     except CronSimError as error:

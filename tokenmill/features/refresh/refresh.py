@@ -20,6 +20,7 @@ from tokenmill.layout import LOCK_FILE, OBJECTS_FILE, SCRATCH_DIRECTORY, TOKENIZ
 from tokenmill.pipeline.arrivals import list_inputs
 from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.pools import Threads
+from tokenmill.quantities import number_of
 from tokenmill.stages.count import count
 from tokenmill.stages.publish import publish
 from tokenmill.stages.train_vocab import train_vocab
@@ -239,7 +240,7 @@ def _commit(root: Path, manifest: Manifest) -> None:
     own = [name for name in git.changed_files(root) if _is_own(name)]
     if own:
         git.git(root, "add", "--", *own)
-        words = f"Refresh the dataset: {manifest.n_documents:,} documents, {manifest.n_tokens:,} tokens"
+        words = f"Refresh the dataset: {number_of(manifest.n_documents, 'document')}, {number_of(manifest.n_tokens, 'token')}"
         git.git(root, "commit", "--quiet", "--message", words)
     if git.has_upstream(root):
         git.git(root, "push", "--quiet")

@@ -11,6 +11,7 @@ from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
 from tokenmill.console import say
 from tokenmill.layout import UPLOADS_FILE
+from tokenmill.quantities import number_of
 from tokenmill_reader.shown import size
 
 if TYPE_CHECKING:
@@ -85,7 +86,9 @@ def _download(options: argparse.Namespace) -> Answer:
     manifest = download(url, options.directory)
     result = {"url": url, "directory": str(options.directory.absolute()), "digest": manifest.digest}
     return text(
-        result, f"{options.directory}: {manifest.digest[:16]}, {manifest.n_tokens:,} tokens", is_asked_for=False
+        result,
+        f"{options.directory}: {manifest.digest[:16]}, {number_of(manifest.n_tokens, 'token')}",
+        is_asked_for=False,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from tokenmill.errors import CorpusError, PassingError, StorageError, VersionsError
 from tokenmill.layout import DVC_LOCK_FILE, TOKENS_DIRECTORY
+from tokenmill.quantities import number_of
 from tokenmill.storage import anywhere
 from tokenmill.storage.json_files import parse_json
 from tokenmill.storage.urls import StoredObject
@@ -57,7 +58,7 @@ def find(root: Path, place: str, keep: Sequence[str]) -> list[FoundFolder]:
     ):
         raise VersionsError(
             place,
-            f"no kept revision names any of its {len(found_folders):,} datasets, so all would be removed.",
+            f"it has {number_of(len(found_folders), 'dataset')}, none of which a kept revision names, so all would be removed.",
             "If it is this project's place, name a revision of a dataset with --keep, or delete the folder yourself.",
         )
     return sorted(found_folders, key=lambda folder: (folder.modified_s, folder.name))

@@ -38,6 +38,7 @@ from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_D
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.pools import Threads
 from tokenmill.pipeline.run import Driver
+from tokenmill.quantities import number_of
 from tokenmill.rounds import Round, Rounds, do
 from tokenmill.stages.encode_sets import write_blends, write_sets
 from tokenmill.storage.atomic import write_directory
@@ -244,6 +245,7 @@ def lines_of(remapped: RemappedDataset, directory: Path) -> list[str]:
     """What was made, for people."""
     again = remapped.n_again / max(remapped.n_tokens_before, 1)
     return [
-        f"{directory}: {remapped.n_documents:,} documents, {remapped.n_tokens:,} tokens instead of {remapped.n_tokens_before:,}",
+        f"{directory}: {number_of(remapped.n_documents, 'document')}, {number_of(remapped.n_tokens, 'token')} instead of "
+        f"{remapped.n_tokens_before:,}",
         f"  {remapped.n_again:,} of the old tokens ({again:.2%}) were decoded and encoded again",
     ]

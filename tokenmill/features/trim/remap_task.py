@@ -17,6 +17,7 @@ from tokenmill.dataset.unit_output import TOKENS_FILE
 from tokenmill.errors import ValidationError
 from tokenmill.formats.parquet import read_tokens, write_tokens
 from tokenmill.formats.tokens import id_type, schema
+from tokenmill.quantities import number_of
 from tokenmill.rounds import Facts, Task
 from tokenmill.tokenizer.remapping import Remapping
 from tokenmill_reader.regular_files import sha256_file
@@ -31,7 +32,7 @@ class RemapFacts(Facts, frozen=True):
     tokens_sha256: str
 
     def __str__(self) -> str:
-        return f"{self.n_tokens:,} tokens"
+        return number_of(self.n_tokens, "token")
 
 
 class RemapTask(Task[RemapFacts], frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from tokenmill.features.view.links import links_of
 from tokenmill.features.view.search import finder
 from tokenmill.features.view.vocabulary import Vocabulary
 from tokenmill.layout import TABLES_DIRECTORY, TOKENIZER_DIRECTORY
+from tokenmill.quantities import number_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.boundaries import NO_LABEL
 from tokenmill_reader.shown import as_shown
@@ -117,7 +118,7 @@ class DatasetView:
             known = [facts.get(name) for name in ("id", "split", "source")]
             if has_samples and "n_messages" in facts:  # several items may have one id
                 known.append(f"messages 1 to {facts['n_messages']}")
-            words = [f"{i:,}", f"{len(ids):,} token{'s' * (len(ids) != 1)}", *known]
+            words = [f"{i:,}", number_of(len(ids), "token"), *known]
             head = as_shown(" · ".join(str(word) for word in words if word not in (None, "")))
             beginning = self._vocabulary.text(ids[:_N_BEGINNING])
             is_cut = beginning is not None and len(ids) > _N_BEGINNING

@@ -16,6 +16,7 @@ from tokenmill.dataset.manifest import read_manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.errors import ParamsError, TokenizerError, ValidationError
 from tokenmill.layout import TABLES_DIRECTORY
+from tokenmill.quantities import number_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill_reader.checked_parquet import parquet_file
 from tokenmill_reader.formats.parquet import check_counts
@@ -290,12 +291,12 @@ def lines_of(located: Located) -> Iterator[str]:
     if located.token is not None:
         yield from _lines_of_token(located.token, located.documents[0])
         return
-    yield f"{located.dataset}: {located.asked}: {located.n_found:,} document{'s' if located.n_found > 1 else ''}"
+    yield f"{located.dataset}: {located.asked}: {number_of(located.n_found, 'document')}"
     for document in located.documents:
         yield (
-            f"  {document.id}: {document.file}, row {document.row_in_file:,}: {document.n_tokens:,} tokens "
+            f"  {document.id}: {document.file}, row {document.row_in_file:,}: {number_of(document.n_tokens, 'token')} "
             f"from token {document.first_token:,} on; from {document.shard}, row {document.row:,}"
-            + ("" if document.n_messages is None else f", {document.n_messages:,} messages")
+            + ("" if document.n_messages is None else f", {number_of(document.n_messages, 'message')}")
         )
     if more := located.n_found - len(located.documents):
         yield f"  and {more:,} more"
@@ -309,7 +310,7 @@ def _lines_of_token(token: LocatedToken, document: LocatedDocument) -> Iterator[
         "source": f"{document.shard}, row {document.row:,}",
         **({} if document.n_messages is None else {"messages": f"{document.n_messages:,}"}),
         "file": f"{document.file}, row {document.row_in_file:,}",
-        "position": f"{token.position_in_document:,} of the document's {document.n_tokens:,} tokens, from 0",
+        "position": f"{token.position_in_document:,} of the document's {number_of(document.n_tokens, 'token')}, from 0",
         "id": f"{token.id}, bytes {bytes.fromhex(token.bytes)!r}",
         "before": repr(token.before),
         "token": repr(token.text),
