@@ -33,7 +33,7 @@ from tokenmill import Tokenizer
 from tokenmill.chat.chat_encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text
 from tokenmill.chat.rendering import ChatSettings
-from tokenmill.config.sources import Conversations, Reading
+from tokenmill.config.sources import Column, Conversations, Reading
 from tokenmill.corpus.limits import VALUE_BYTES_MAX, Limits
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.corpus.units import cut
@@ -56,6 +56,9 @@ _INDEX = "tables/documents.parquet"
 Try = Callable[[Random, Path], None]
 _TEXT = "the cat sat 0123 <s> naïve café 東京 🙂\r\n\u2028 </s>"
 _PACKERS = {".gz": gzip.compress, ".zst": zstandard.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+
+
+_KEPT = (Column("id", "keep_columns"), Column("n", "keep_columns"))
 
 
 def readers(base: Path) -> Try:
@@ -95,8 +98,8 @@ def readers(base: Path) -> Try:
             else:
                 content = changed_bytes(chance, content)
         (folder / name).write_bytes(content)
-        kept = chance.choice([(), (), (), ("id", "n")])
-        columns = "text", None if kept else chance.choice(["id", "n", None]), chance.choice(["\n", " sat", None])
+        columns = chance.choice([(), (), (), _KEPT, (Column("n", "encode.split_group"), *_KEPT)])
+        fields = "text", chance.choice(["id", "n", None]), chance.choice(["\n", " sat", None])
         conversations = chance.choice([None, None, Conversations("messages", None, None)])
         on_bad = chance.choice([None, lambda bad: None])
         if chance.random() < 0.02:
@@ -104,10 +107,11 @@ def readers(base: Path) -> Try:
         (shard,) = find_shards(folder, "*")
         (unit,) = cut([shard], Digests(folder / "facts"), 0, 1 << 30, 1).units
         part, limits = unit.pieces[0].part, Limits(1 << 22, 1 << 24, 1 << 16)
-        for batch in read_batches(shard, Reading(*columns, conversations, kept), part, on_bad, limits):
+        for batch in read_batches(shard, Reading(*fields, conversations, columns), part, on_bad, limits):
             batch.texts.validate(full=True)
-            values = batch.messages.to_pylist() if kept and batch.messages is not None else []
-            assert all(len(value) <= 12 * VALUE_BYTES_MAX for value in values if value), "a value is too long"
+            for values in batch.columns.values():
+                values.validate(full=True)
+                assert all(len(value) <= 12 * VALUE_BYTES_MAX for value in values.to_pylist()), "a value is too long"
 
     return attempt
 
